@@ -118,8 +118,8 @@ class SharedDesign(Design):
         self.coefficients, self.columns = coefficients, columns
         self.dense = not sp.issparse(coefficients)
         self.m, self.p = columns.shape
-        one = self.dense and self.m == 1 and coefficients.size  # form a record, as the compiled loops take them
-        self._rows = np.require(coefficients, float, "C") if one else None
+        one = self.dense and self.m == 1 and coefficients.size  # form a record
+        self._rows = np.require(coefficients, float, "C") if one else None  # as the compiled loops take them
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
         self._unique = len(np.unique(flat)) == len(flat)

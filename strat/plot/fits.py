@@ -86,7 +86,11 @@ def parameters(
         )
     (name, entry), *_ = names.items()
     values = values[(slice(None), *entry)]
-    shades = _shades(values, options)
+    low, high = np.nanmin(values), np.nanmax(values)
+    size, shades = max(-low, high), {"cmap": "viridis"}
+    if low < 0 < high:
+        shades = {"cmap": "RdBu_r"} if "norm" in options else {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
+    shades |= options
     if shapes is not None:
         return _map(values, shapes, name, without, ax, shades)
     return _heatmap(values, grid, canvas.axis_names(model), name, without, ax, shades)
@@ -108,14 +112,6 @@ def _entries(model, variable, index, most):
     if not chosen:
         raise OptionError(f"index={index!r} is not an entry of {variable}, which has shape {shape}.")
     return {names[entry]: entry for entry in chosen[:most]}
-
-
-def _shades(values, options):
-    """Colours of values, around 0 where both signs occur; the user's options go before them."""
-    low, high = np.nanmin(values), np.nanmax(values)
-    size = max(-low, high)
-    shades = {"cmap": "RdBu_r", "vmin": -size, "vmax": size} if low < 0 < high else {"cmap": "viridis"}
-    return {**({"cmap": shades["cmap"]} if "norm" in options else shades), **options}
 
 
 def _map(values, shapes, name, without, ax, shades):
