@@ -1,6 +1,7 @@
 """A user's records, to be split into parts."""
 
 import copy
+import warnings
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,16 +73,20 @@ class Sample:
             factors = axis_factors(*(model.graph for model in self.models))
             folds = copy.copy(folds)
             folds.time = next((axis for axis, name in factors.items() if name == folds.time), folds.time)
-        if hasattr(folds, "split") and not isinstance(folds, str):
-            from sklearn.model_selection import BaseCrossValidator
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The groups parameter is ignored")
+            if hasattr(folds, "split") and not isinstance(folds, str):
+                from sklearn.model_selection import BaseCrossValidator
 
-            X = self.data[0] if self.data else np.zeros(len(self))
-            y = self.data[-1] if len(self.data) > 1 else None
-            own = isinstance(folds, BaseCrossValidator) and not hasattr(folds, "strata")
-            folds = folds.split(X, y, self.labels.codes if own else self.labels.tolist())
-        pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
+                X = self.data[0] if self.data else np.zeros(len(self))
+                y = self.data[-1] if len(self.data) > 1 else None
+                own = isinstance(folds, BaseCrossValidator) and not hasattr(folds, "strata")
+                folds = folds.split(X, y, self.labels.codes if own else self.labels.tolist())
+            pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
         if not pairs or not all(len(pair) == 2 for pair in pairs):
-            raise OptionError("folds must be a number, a splitter, or pairs of positions (training, test).")
+            raise OptionError(
+                "folds must be a number, a splitter, or pairs of positions (training, test), and so must splits."
+            )
         pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
         if not all(len(train) and len(test) for train, test in pairs):
             raise OptionError("a fold has no records to train on, or none to hold out.")
@@ -126,7 +131,9 @@ def _stacked(first, second):
         return pd.concat([first, second])
     if sp.issparse(first) or sp.issparse(second):
         return sp.vstack([sp.csr_array(first), sp.csr_array(second)]).tocsr()
-    return np.concatenate([np.asarray(first), np.asarray(second)])
+    first, second = np.asarray(first), np.asarray(second)
+    second = second.reshape(len(second), *first.shape[1:]) if second[:1].size == first[:1].size else second
+    return np.concatenate([first, second])
 
 
 def length(argument):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from strat.errors import OptionError, type_name
 from strat.model.estimator import StratifiedModel
@@ -100,6 +101,7 @@ class Blend(ScoredByPrediction):
     def fit(self, *data, strata=None, sample_weight=None):
         """Choose the weights by held-out records, and fit every model to all."""
         records = self._read(data, strata, "fit", sample_weight)
+        self.columns_ = records.columns
         sample, held = Sample(list(self.models), (*data, strata), "fit"), []
         models = [with_strata(model, in_order(list(sample.labels.values))) for model in self.models]
 
@@ -129,6 +131,8 @@ class Blend(ScoredByPrediction):
 
     def prediction(self, *data, strata=None):
         """Predictions (N,) for all data arguments, of which the target is not used."""
+        check_is_fitted(self, "weights_")
+        self._read(data, strata, "predict")
         part = Sample(list(self.models), (*data, strata), "predict").part()
         return sum(w * prediction_of(m, part) for w, m in zip(self.weights_, self.models_, strict=True) if w)
 

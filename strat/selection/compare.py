@@ -106,6 +106,10 @@ def compare(
             if isinstance(test_size, bool) or not 0 < test_size < 1:
                 raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
             check_whole("random_state", random_state, 0)
+            if len(sample) < 2:
+                raise OptionError(
+                    "data has one record, which cannot be split; give more, or train= and test=."
+                )
             seeds, rows = range(random_state, random_state + splits), np.arange(len(sample))
             splits = [train_test_split(rows, test_size=test_size, random_state=seed) for seed in seeds]
         parts = [(sample.part(a), sample.part(b)) for a, b in sample.splits(splits)]
@@ -131,8 +135,8 @@ def _run(name, seed, model, train, test, metrics):
     def measured(part, metric):
         if isinstance(metric, str):
             return -model.score(*part.data, strata=part.strata)
-        y = part.data[-1]
-        return float(metric(y.toarray() if sp.issparse(y) else np.asarray(y), prediction_of(model, part)))
+        y = part.data[-1].toarray() if sp.issparse(part.data[-1]) else np.asarray(part.data[-1])
+        return float(metric(y.reshape(len(y), *model.base.data[-1].shape), prediction_of(model, part)))
 
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -212,7 +216,7 @@ class Comparison(Table):
         return {m: mean_and_error([a - b for a, b in p if None not in (a, b)]) for m, p in pairs.items()}
 
     def best(self, metric=None):
-        """Name of the model with the lowest mean of a metric on the test records.
+        """Name of the model with the lowest mean of a metric on the test records, among those with a value for most splits.
 
         Parameters
         ----------
@@ -224,8 +228,9 @@ class Comparison(Table):
         str
             The model.
         """
-        means = {name: self.mean(name, metric)[0] for name in self.models}
-        return min(self.models, key=lambda name: (means[name] is None, means[name]))
+        missing = {name: self._missing(name, metric) for name in self.models}
+        whole = [name for name in self.models if missing[name] == min(missing.values()) < self.splits]
+        return min(whole or self.models[:1], key=lambda name: self.mean(name, metric)[0])
 
     def cells(self):
         """Rows of values, one a model."""
@@ -281,7 +286,15 @@ class Comparison(Table):
         for name in self.models:
             texts = Counter(text for run in self.runs if run["model"] == name for text in run["notes"])
             lines += [f"note  {name}: {text}" for text in list(texts)[:2]]
+            if 0 < (missing := self._missing(name)) < self.splits:
+                lines.append(
+                    f"note  {name}: its means are over {self.splits - missing} of {self.splits} splits alone"
+                )
         return "\n".join([*lines, *(f"note  {text}" for text in self.notes)])
+
+    def _missing(self, model, metric=None):
+        """The number of splits without a value on the test records."""
+        return int(np.isnan(np.array(self._values(model, metric, "test"), dtype=float)).sum())
 
     def _values(self, model, metric, part):
         metric = self.metrics[0] if metric is None else metric

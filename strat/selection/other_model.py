@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.ensemble import BaseEnsemble, HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -44,14 +44,16 @@ class ScoredByPrediction(BaseEstimator):
         return self.prediction(*data, np.ones(count), strata=strata)
 
     def _read(self, data, strata, where, sample_weight=None):
-        return Records.read(self.base.data, data, strata, where, self.strata, weight=sample_weight)
+        options = {"weight": sample_weight, "columns": None if where == "fit" else vars(self).get("columns_")}
+        return Records.read(self.base.data, data, strata, where, self.strata, **options)
 
 
 class OtherModel(ScoredByPrediction):
     """A scikit-learn estimator, cloned, whose features are the data of ``predict`` and the parts of the strata.
 
-    Trees, their ensembles and boosting get each part as one column, numbers as they are and others numbered in order; all
-    other estimators get one column for each value of each part. `base` is the declaration whose loss measures.
+    Trees, their ensembles and boosting get each part as one column, numbers as they are and others numbered in order, new
+    values between their neighbours; all other estimators get one column for each value of each part. `base` is the
+    declaration whose loss measures.
     """
 
     def __init__(self, base, estimator, strata=None, values=None):
@@ -64,19 +66,26 @@ class OtherModel(ScoredByPrediction):
         records = self._read(data, strata, "fit", sample_weight)
         y, parts = records.arrays[-1], _parts(records.strata.labels)
         self._fit_values = self.base._values_with(self.values or {})
-        self.labels_, self.center_ = None, float(np.average(y, weights=records.weight))
+        self.columns_, self.labels_ = records.columns, None
+        self.center_ = float(np.average(y, weights=records.weight))
         if is_classifier(self.estimator):
             self.labels_ = np.unique(y)
             if len(self.labels_) != 2:
                 what = f"must have two values, but it has {len(self.labels_)}. Use a regressor."
                 raise OptionError(f"{name} is a classifier, for which {self.base.data[-1].name()} {what}")
-        self.encoder_, self.numeric_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False), []
+        encoder, self.order_, self.records_ = (
+            OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+            None,
+            len(y),
+        )
         inner = [self.estimator, *self.estimator.get_params().values()]  # one of which may split columns
         if any(isinstance(e, TREES) or type(e).__module__.split(".")[0] in TREE_PACKAGES for e in inner):
-            self.encoder_ = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
             numbers = [all(isinstance(value, (int, float)) for value in column) for column in parts.T]
-            self.numeric_ = np.flatnonzero(numbers)  # which stay as they are
-        self.encoder_, self.records_ = self.encoder_.fit(parts.astype(str)), len(y)
+            self.order_ = [
+                None if n else np.unique(column)
+                for n, column in zip(numbers, parts.astype(str).T, strict=True)
+            ]
+        self.encoder_ = encoder.fit(parts.astype(str))
         weights = {} if sample_weight is None else {"sample_weight": records.weight}
         if weights and not has_fit_parameter(self.estimator, "sample_weight"):
             raise OptionError(f"{name} takes no sample_weight; leave the weights out.")
@@ -104,10 +113,20 @@ class OtherModel(ScoredByPrediction):
         pairs = zip(self.base.data, records.arrays, strict=True)
         blocks = [a if sp.issparse(a) else a.reshape(len(a), -1) for p, a in pairs if p.id in used]
         parts = _parts(records.strata.labels)
-        columns = self.encoder_.transform(parts.astype(str))
-        columns[:, self.numeric_] = parts[:, self.numeric_]
+        if self.order_ is None:
+            columns = self.encoder_.transform(parts.astype(str))
+        else:
+            columns = np.column_stack([*map(_numbered, parts.T, self.order_)])
         blocks.append(columns[records.strata.index])
         return sp.hstack(blocks, format="csr") if any(map(sp.issparse, blocks)) else np.hstack(blocks)
+
+
+def _numbered(values, known):
+    """Numbers as they are, where `known` is None; else positions in the order of known texts, new ones between two of them."""
+    if known is None:
+        return values.astype(float)
+    place, texts = np.searchsorted(known, values.astype(str)), values.astype(str)
+    return np.where(np.append(known, "")[place] == texts, place, place - 0.5)
 
 
 def _parts(labels):
@@ -123,19 +142,24 @@ def checked_models(models):
     if not isinstance(models, dict) or not models:
         raise OptionError('models must be a dict {"name": model} with at least one model.')
     for name, model in models.items():
-        own = isinstance(model, (StratifiedModel, ScoredByPrediction))
-        estimator = hasattr(model, "fit") and not isinstance(model, type)
-        if not own and not (estimator and (is_regressor(model) or is_classifier(model))):
-            what = "not a StratifiedModel, nor a regressor or classifier of scikit-learn."
-            raise OptionError(f"the model {name!r} is {type_name(model)}, {what}")
+        _check_model(model, f"the model {name!r}")
     like = next((model for model in models.values() if hasattr(model, "base")), None)
     if like is None:
         raise OptionError("models needs a StratifiedModel, whose loss measures all, as strat.common(base).")
     return {str(name): as_model(model, like) for name, model in models.items()}
 
 
+def _check_model(model, what):
+    own = isinstance(model, (StratifiedModel, ScoredByPrediction))
+    estimator = hasattr(model, "fit") and not isinstance(model, type)
+    if not own and not (estimator and (is_regressor(model) or is_classifier(model))):
+        kinds = "not a StratifiedModel, nor a regressor or classifier of scikit-learn."
+        raise OptionError(f"{what} is {model if isinstance(model, type) else type_name(model)}, {kinds}")
+
+
 def as_model(model, like):
     """The model itself, or an estimator of scikit-learn in the shape of one, measured by the loss of `like`."""
+    _check_model(model, "the other model")
     if isinstance(model, (StratifiedModel, ScoredByPrediction)):
         return model
     return OtherModel(like.base, model, like.strata, dict(like._values))

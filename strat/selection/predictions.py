@@ -52,14 +52,15 @@ class LossOfPrediction:
     """
 
     def __init__(self, base, values, arrays, who):
-        self.one_each = Strata(range(len(arrays[0])), np.arange(len(arrays[0])))
+        N = arrays[0].shape[0]
+        self.one_each = Strata(range(N), np.arange(N))
         used = {p.id for p in base.predict_program.data}
         data = [array for p, array in zip(base.data, arrays, strict=True) if p.id in used]
         predict = base.predict_program.evaluation(data, self.one_each, values)
         self.loss = base.loss_program.evaluation(arrays, self.one_each, values)
         rng = np.random.default_rng(0)
         self.directions = rng.normal(size=(2, 1, base.layout.n))
-        zeros = np.zeros((len(arrays[0]), base.layout.n))
+        zeros = np.zeros((N, base.layout.n))
         self.start = predict(zeros).ravel()
         self.slopes = [predict(zeros + r).ravel() - self.start for r in self.directions]
         u = self.start + rng.normal(size=len(zeros))
