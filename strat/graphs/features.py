@@ -142,8 +142,7 @@ def from_geometry(
         metric, points = "euclidean", centres(values)
         if shapes.crs is not None and shapes.crs.is_geographic:
             metric, points = "haversine", np.radians(points[:, ::-1])
-        graph = nearest(nodes, points, k, metric, name)
-        nx.set_edge_attributes(graph, float(weight), "weight")
+        graph = nearest(nodes, points, k, metric, name, weight)
     elif rule in ("queen", "rook"):
         i, j = shapes.sindex.query(shapes.values, predicate="intersects")
         i, j = i[i < j], j[i < j]
@@ -157,12 +156,12 @@ def from_geometry(
     return graph
 
 
-def nearest(nodes, features, k, metric="euclidean", name=None):
+def nearest(nodes, features, k, metric="euclidean", name=None, weight=1.0):
     """Return the graph that joins two nodes when either is among the other's k nearest."""
     if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 1 <= k < len(nodes):
         raise OptionError(f"k is {k!r}, but {len(nodes):,} strata have 1 to {len(nodes) - 1:,} neighbours.")
     with _errors_of(metric):
-        return joined(nodes, *neighbors(features, int(k), metric), 1.0, name)
+        return joined(nodes, *neighbors(features, int(k), metric), weight, name)
 
 
 def joined(nodes, i, j, weight, name):
@@ -183,6 +182,10 @@ def exponential(nodes, distances, rate, name=None, power=1):
     """Return the complete graph with weights exp(-rate d^power); without a rate, the median distance has weight 1/2."""
     if rate is not None and not is_nonnegative(rate):
         raise OptionError(f"tau is {rate!r}, but it is a finite number of at least 0.")
+    if not np.isfinite(distances).all():
+        raise DataError(
+            "some distances are not finite, such as cosine distances from a row of zeros. Drop such rows."
+        )
     if rate is None:
         positive = distances[distances > 0]
         rate = np.log(2) / (np.median(positive) if positive.size else 1.0) ** power

@@ -193,7 +193,7 @@ def read_graph(graph):
 
     It is a networkx graph whose nodes are the strata, where a missing ``weight`` is 1; (labels, W) with a symmetric array or
     SciPy sparse matrix; (labels, i, j, w) with the positions of the edges' ends among the labels, each edge listed once, or
-    all of them both ways; a W or Graph of libpysal; or a PriorGraph.
+    all of them both ways; a LearnedGraph; a W or Graph of libpysal; or a PriorGraph.
     """
     if isinstance(graph, PriorGraph):
         return graph
@@ -205,6 +205,8 @@ def read_graph(graph):
         return _from_matrix(*graph)
     if isinstance(graph, tuple | list) and len(graph) == 4:
         return _from_edge_list(*graph)
+    if hasattr(graph, "W") and hasattr(graph, "labels"):  # a LearnedGraph
+        return _from_matrix(graph.labels, graph.W)
     for ids in ("unique_ids", "id_order"):  # libpysal's Graph, its older W
         if sparse.issparse(getattr(graph, "sparse", None)) and hasattr(graph, ids):
             return _from_matrix(getattr(graph, ids), graph.sparse)
@@ -247,11 +249,11 @@ def _from_networkx(graph):
 
 
 def _from_matrix(labels, W):
-    W = _as_csr(W)
     try:
         labels = node_labels(label_list(labels))
     except DataError as error:
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
+    W = _as_csr(_in_order(labels, W) if hasattr(W, "iloc") else W)
     if W.shape != (len(labels), len(labels)):
         text = f"W has shape {W.shape}, but there are {len(labels):,} labels"
         raise GraphError(f"{text}. W must be square, with one row per label.")
@@ -299,6 +301,17 @@ def _from_edge_list(labels, i, j, w):
     if (i < j).any() and (i > j).any() and np.isin(i * K + j, j * K + i)[i != j].any():
         return _from_matrix(labels, sparse.coo_array((w, (i, j)), shape=(K, K)))
     return PriorGraph.from_terms(labels, *_checked(labels, i, j, w)[:3])
+
+
+def _in_order(labels, W):
+    """A DataFrame with its rows and columns in the order of the labels, where they have these as their names."""
+    names = [list(map(plain, axis)) for axis in (W.index, W.columns)]
+    if any(len(axis) != len(labels) or set(axis) != set(labels) for axis in names):
+        return W
+    if type(W.index).__name__ == type(W.columns).__name__ == "RangeIndex":  # which has no names
+        return W
+    rows, columns = ([axis.index(label) for label in labels] for axis in names)
+    return W.iloc[rows, columns]
 
 
 def _as_csr(W):

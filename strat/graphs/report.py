@@ -197,8 +197,6 @@ def read_weights(source):
         source = source.strata_, source.W_
     elif hasattr(source, "fit"):
         raise DataError("the model is not fitted. Call fit first.")
-    elif hasattr(source, "W") and hasattr(source, "labels"):
-        source = source.labels, source.W
     elif sparse.issparse(source) or isinstance(source, np.ndarray):
         source = list(range(source.shape[0])), source
     return read_graph(source)
@@ -238,7 +236,8 @@ def _of_model(model, edges, w):
         loss = bind(records.arrays, records.strata, records.weight, model.values)
         if loss.has("hessian_operator"):
             curvature = np.einsum("kaa->k", hessian_blocks(loss, theta)) / theta.shape[1]
-            prior = None if model.graph is None else read_graph(model.graph)
+            graph = getattr(model, "_of_fit", {}).get("graph", model.graph)
+            prior = None if graph is None else read_graph(graph)
             pull = edges.degrees(w * on_edges(model.base, model.values, prior, *edges.ends).mean(axis=-1))
             total = pull + np.maximum(curvature, 0.0)
             reliance = np.divide(pull, total, out=np.zeros(len(theta)), where=total > 0)

@@ -6,6 +6,7 @@ from strat.compiler.feature_names import column_names
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
 from strat.graphs.report import COLLAPSED, relative_spread
 from strat.model.runaway import runaway_direction, suspect_strata, unbounded_strata
+from strat.records.labels import as_frame, axis_factors, named_columns
 from strat.records.strata import some_of
 
 #: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
@@ -33,6 +34,18 @@ def _spread(rows):
     """Largest difference of every column over its largest size."""
     high, low = rows.max(axis=0, initial=-np.inf), rows.min(axis=0, initial=np.inf)
     return (high - low) / np.maximum(np.maximum(high, -low), 1e-300)
+
+
+def warn_of_order(graph, prior, strata, data):
+    """Warn where the columns that hold the strata have the names of the graph's factors in another order."""
+    names = named_columns(strata, as_frame(data[0])) if data and prior.factors else None
+    if names and len(names) > 1 and set(names) <= set(prior.factors):
+        factors = list(map(axis_factors(graph).get, range(len(names))))
+        if factors != names and set(factors) == set(names):
+            DataWarning.warn(
+                f"strata={names} are the factors of the graph in another order: its nodes are tuples of {factors}, so that "
+                f"columns and nodes do not match. Pass strata={factors}."
+            )
 
 
 def warn_of_undetermined(bound_model, problem):

@@ -61,7 +61,18 @@ def named_columns(strata, frame):
     names = [strata] if isinstance(strata, str) else strata
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         return None
-    return list(names) if names and set(getattr(frame, "columns", ())).issuperset(names) else None
+    if not names or not set(getattr(frame, "columns", ())).issuperset(names):
+        return None
+    if isinstance(strata, str) or len(names) != len(frame):
+        return list(names)
+    if len(set(names)) < len(names):
+        return None  # labels of all records
+    if frame[names].isin([0, 1]).all(axis=None):
+        raise DataError(
+            f"strata={names} may be labels of the {len(names)} records, or columns of X. Pass np.array(strata) if they are "
+            f"labels, or X[strata] if they are columns."
+        )
+    return list(names)
 
 
 def split_positions(frame, declared):
@@ -187,7 +198,13 @@ def is_missing(label):
 def _factorize_numbers(column):
     """`_factorize` of whole numbers by a table of all numbers between the least and the largest; None where it is large."""
     numbers = np.asarray(column) if getattr(getattr(column, "dtype", None), "kind", "?") in "iu" else None
-    if numbers is None or numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not numbers.size:
+    if (
+        numbers is None
+        or np.ma.is_masked(column)
+        or numbers.dtype.kind not in "iu"
+        or numbers.ndim != 1
+        or not numbers.size
+    ):
         return None
     N, low, width = len(numbers), int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
     if width > N + 1000:
@@ -226,8 +243,8 @@ def _factorize(labels):
 
 def _items(column):
     """One column as a list of Python objects."""
-    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
-        exact = column.astype("datetime64[us]")  # tolist() turns finer units into integers
+    if isinstance(column, np.ndarray) and column.dtype.kind in "mM":
+        exact = column.astype(f"{column.dtype.kind}8[us]")  # tolist() turns finer units into integers
         if not ((exact == column) | np.isnat(column)).all():
             return [plain(label) for label in column]
         column = exact

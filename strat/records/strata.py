@@ -92,6 +92,7 @@ def did_you_mean(label, nodes):
     turned = [node for node, parts in pairs if sorted(parts) == sorted(own)]
     longer = [node for node, parts in pairs if set(own) <= set(parts)]
     close = get_close_matches(str(label), map(str, nodes), 1) if isinstance(label, str) else []
+    close = [node for node in nodes if str(node) in close]
     kinds = (
         (twins[:1], " The two differ in type: give the labels as the graph has them."),
         (turned[:1], " A label has the parts in the order of the graph's nodes."),
