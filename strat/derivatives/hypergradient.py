@@ -19,7 +19,7 @@ from strat.errors import ConvergenceWarning, OptionError, StratError, optional
 from strat.graphs.prior_graph import unique_edges
 from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted
-from strat.model.fitted import training_records, weighted_problem
+from strat.model.fitted import as_fitted, training_records, weighted_problem
 from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.rules import atoms
@@ -244,7 +244,7 @@ class FittedModel:
             theta, W = theta[:1], np.zeros((1, 1))
         edges = EdgeList(len(theta), *sp.triu(W, 1).coords)
         self.model, self.values, self.theta, self.w = model, model.values, theta, edges.from_matrix(W)
-        self.bound_model = BoundModel(model, records=records, edges=edges)
+        self.bound_model = BoundModel(as_fitted(model), records=records, edges=edges)
 
     def problem(self, values=None):
         """The JointProblem in theta, with hyperparameters by name in place of the fit's."""

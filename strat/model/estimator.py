@@ -126,7 +126,8 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
         Parameters
         ----------
         *data : array-like
-            One argument for each data Parameter, in the declaration's order; rows are records.
+            One argument for each data Parameter, in the declaration's order; rows are records. Arrays of floats are kept, not
+            copied: leave them as they are while you ask for standard errors, derivatives or `to_cvxpy`.
         strata : (N,) sequence
             Label of each record, or the name(s) of column(s) of a DataFrame X.
         sample_weight : (N,) array-like, optional

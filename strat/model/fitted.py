@@ -1,5 +1,6 @@
 """What is read from a fit: parameters of one stratum or all, the graph, the problem in CVXPY, a file."""
 
+import copy
 from collections.abc import Hashable
 from dataclasses import replace
 from functools import cached_property
@@ -100,6 +101,8 @@ class FittedParameters:
         table = pd.DataFrame(self._flat(), index, columns)
         if errors is None:
             return table
+        if not isinstance(errors, dict):
+            raise OptionError(f"errors must be what strat.standard_errors(model) returns, not {errors!r}.")
         errors = np.concatenate([np.reshape(errors[v], (len(labels), -1)) for v in self.theta_], axis=1)
         return pd.concat({"estimate": table, "standard error": pd.DataFrame(errors, index, columns)}, axis=1)
 
@@ -152,6 +155,7 @@ def weighted_problem(model, i, j, weights, kept):
 
     The weights are numbers or Parameters; `kept` has Parameters that stay as hyperparameters, by name.
     """
+    model = as_fitted(model)
     base, records, weight = model.base, training_records(model), 1.0
     if model.shared:
         weight = len(model.strata_) if model.regularizer_weight is None else model.regularizer_weight
@@ -169,10 +173,18 @@ def weighted_problem(model, i, j, weights, kept):
     return cp.Problem(cp.Minimize(_sum(terms)), list(chain(*constraints))), copies
 
 
+def as_fitted(model):
+    """A fitted model with the graph and scale of its fit, whatever was set since."""
+    fitted = copy.copy(model)
+    vars(fitted).update(getattr(model, "_of_fit", {}))
+    return fitted
+
+
 def training_records(model, what="to_cvxpy"):
     """The records of a model's fit; `what` is the caller, for messages."""
     if getattr(model, "_training", None) is None:
-        raise OptionError(f"{what} needs the records of the fit, which a saved model lacks. Fit it again.")
+        why = "which models that were loaded, or fitted to chunks, do not keep. Fit it to records in memory."
+        raise OptionError(f"{what} needs the records of the fit, {why}")
     return model._training
 
 

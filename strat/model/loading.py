@@ -28,7 +28,7 @@ class SavedFit(Shown):
     declaration: str
 
     def __getattr__(self, name):
-        if name in ("at", "fit", "losses", "predict", "score", "to_cvxpy"):
+        if hasattr(StratifiedModel, name) and not name.startswith("__"):
             why = f"a fit loaded without its declaration has no {name}"
             raise AttributeError(f"{why}; give it: strat.load(path, base=base).")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -66,6 +66,10 @@ class ScikitLearnModel(BaseEstimator):
             For a hyperparameter or factor that does not exist.
         """
         nested = {key: value for key, value in params.items() if key.startswith(("base__", "scale__"))}
+        if self.solver is None and any(key.startswith("solver__") for key in params):
+            raise OptionError(
+                "the solver is the default one; set it whole: set_params(solver=strat.NewtonCG(tol=1e-8))."
+            )
         super().set_params(**{key: value for key, value in params.items() if key not in nested})
         for key, value in nested.items():
             prefix, _, name = key.partition("__")
