@@ -144,7 +144,7 @@ def test_what_is_no_source_of_chunks(records):
         (iter(in_chunks(*records)), strat.DataError, "gives its chunks once"),
         (10, strat.DataError, "chunks= is 10. Pass a list of chunks, tuples"),
         ([records[:1]], strat.DataError, "chunk 0 must be a tuple"),
-        ([], strat.DataError, "has no chunks"),
+        ([], strat.DataError, "has no records"),
         (in_chunks(*records[:3], np.zeros(N)), strat.DataError, "nothing to fit"),
         ([records[:3], unknown], strat.GraphError, "chunk 1: stratum 7 is not a node"),
     ):

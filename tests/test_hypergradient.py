@@ -243,7 +243,7 @@ def test_options_are_checked(tmp_path):
             {},
         ),
         (OptionError, "a common model share their parameters; use strat.lrsm", common, held, {}),
-        (OptionError, "records of the fit, which a saved model lacks", loaded, held, {}),
+        (OptionError, "records of the fit, which models that were loaded", loaded, held, {}),
     ):
         with pytest.raises(error, match=match):
             strat.hypergradient(given, validation, **options)

@@ -19,6 +19,7 @@ def declared(couple, variables):
         )
     names, out = {v.name(): v for v in variables.values()}, {}
     if not isinstance(couple, dict):
+        couple = [names.get(v, v) if isinstance(v, str) else v for v in couple]
         coupled = {getattr(v, "id", None): v for v in couple}
         unknown = [v for key, v in coupled.items() if key not in variables]
         if unknown:

@@ -132,11 +132,13 @@ def by_partition(model, method, parameters, shape, data, strata, weight=None):
     light = copy.copy(model)
     light._training = None  # the records of its fit stay here
     call, light = delayed(_called), delayed(light)
-    found = (call(light, method, part, len(parameters)) for part in parts)
+    found = (call(light, method, part, len(parameters), shape) for part in parts)
     return array.concatenate([array.from_delayed(part, (np.nan, *shape), float) for part in found])
 
 
-def _called(model, method, part, count):
+def _called(model, method, part, count, shape):
     *_, strata, weight = part
+    if np.shape(part[0])[:1] == (0,):  # as after a filter
+        return np.empty((0, *shape))
     weighted = {} if weight is None else {"sample_weight": weight}
     return getattr(model, method)(*part[:count], strata=strata, **weighted)

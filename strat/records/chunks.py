@@ -2,7 +2,6 @@
 
 import mmap
 from functools import partial
-from itertools import islice
 
 import numpy as np
 
@@ -38,10 +37,12 @@ class ChunkedRecords(Records):
             )
         self.source, self.engine = source, engine or Local()
         arguments = partial(arguments_of, parameters=parameters, declared=declared)
-        first = list(islice(self.chunks(), 1))
-        if not first:
-            raise DataError("chunks= has no chunks; there is nothing to fit.")
-        (head,) = self.engine.map(partial(_head, arguments), first)
+        heads = (
+            head for chunk in self.chunks() for head in self.engine.map(partial(_head, arguments), [chunk])
+        )
+        head = next((head for head in heads if length(head[0])), None)
+        if head is None:
+            raise DataError("chunks= has no records; there is nothing to fit.")
         if nodes is None:
             found = self.engine.map(partial(_labels, arguments, declared), self.chunks())
             nodes = in_order(dict.fromkeys(label for labels in found for label in labels))
@@ -106,7 +107,13 @@ def chunks_of(data, strata, weight, chunks):
     if chunks is None:
         delayed = any(hasattr(argument, "__dask_graph__") for argument in (*data, strata, weight))
         return (of_shards if delayed else of_maps)(data, strata, weight)
-    return of_table(chunks, data, strata, weight) or chunks
+    table = of_table(chunks, data, strata, weight)
+    if table is None and (data or strata is not None or weight is not None):
+        raise OptionError(
+            "fit was given data beside chunks=, which has all records: leave out the other arguments, and give strata and "
+            "weights in each chunk, (*data, strata) or (*data, strata, sample_weight)."
+        )
+    return table or chunks
 
 
 def of_maps(data, strata, weight):

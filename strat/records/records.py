@@ -61,7 +61,7 @@ class Records:
                 f"strata has {len(labels)} labels, but there are {N} records; give one label per record"
                 f"{', such as list(zip(*strata))' if transposed else ''}."
             )
-        if N == 0:
+        if N == 0 and not part:
             raise DataError(f"{where} was given no records; there is nothing to work on.")
         return cls(arrays, Strata.read(labels, nodes=nodes), read_weight(weight, N, part), present)
 
@@ -171,6 +171,10 @@ def check_count(parameters, data, where):
     """Check that there is one argument for each Parameter; `where` is the caller, for messages."""
     if len(data) == len(parameters):
         return
+    if not parameters and where == "predict":
+        raise DataError(
+            "predict depends on no data of records, so that it takes the strata alone: predict(strata=z)."
+        )
     if not parameters:
         raise DataError(
             f"{where} was given {len(data)} data arguments, but the declaration has no data of records. Write the loss of "

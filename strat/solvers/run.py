@@ -258,9 +258,9 @@ class Run:
             self._go_on_by(way)
 
     def _result(self, status):
-        fall = self.earlier.x.objective - self.algorithm.x.objective if self.earlier else np.inf
-        if status == "max_iter" and fall <= self.algorithm.x.noise:
-            self.algorithm = self.earlier  # whose residual is that of F
+        earlier, x = self.earlier, self.algorithm.x
+        if status == "max_iter" and earlier and earlier.x.objective - x.objective <= x.noise:
+            self.algorithm = earlier  # whose residual is that of F
         x = self.algorithm.x
         theta, w = self._theta(), x.w.copy()
         best_counts = status in ("early_stopped", "interrupted") or not x.objective < np.inf

@@ -125,6 +125,7 @@ def as_networkx(graph, prior, w):
 
 def _named_candidates(candidates):
     """Candidates by name, checked: "knn", "exponential", "entropy", "joint", models that learn W, and graphs."""
+    candidates = (candidates,) if isinstance(candidates, str) else candidates
     if not isinstance(candidates, Mapping):
         names = (c if isinstance(c, str) else f"candidate {k}" for k, c in enumerate(candidates, start=1))
         candidates = dict(zip(names, candidates, strict=True))
