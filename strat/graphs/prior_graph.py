@@ -305,13 +305,11 @@ def _from_edge_list(labels, i, j, w):
 
 def _in_order(labels, W):
     """A DataFrame with its rows and columns in the order of the labels, where they have these as their names."""
-    names = [list(map(plain, axis)) for axis in (W.index, W.columns)]
-    if any(len(axis) != len(labels) or set(axis) != set(labels) for axis in names):
+    places = [{plain(label): k for k, label in enumerate(axis)} for axis in (W.index, W.columns)]
+    unnamed = type(W.index).__name__ == type(W.columns).__name__ == "RangeIndex"
+    if unnamed or any(len(W) != len(labels) or place.keys() != set(labels) for place in places):
         return W
-    if type(W.index).__name__ == type(W.columns).__name__ == "RangeIndex":  # which has no names
-        return W
-    rows, columns = ([axis.index(label) for label in labels] for axis in names)
-    return W.iloc[rows, columns]
+    return W.iloc[tuple([place[label] for label in labels] for place in places)]
 
 
 def _as_csr(W):
