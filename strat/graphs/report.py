@@ -174,13 +174,12 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     prior = read_weights(graph)
     strata, K, w = prior.labels, prior.K, prior.weights()
     i, j, w = (values[w > 0] for values in (prior.i, prior.j, w))
-    edges, W = EdgeList(K, i, j), prior.matrix()
-    W.eliminate_zeros()
+    edges = EdgeList(K, i, j)
     degrees, neighbors = edges.degrees(w), edges.neighbors.astype(int)
     component = edges.components(w)[1]
     component = np.argsort(np.argsort(-np.bincount(component), kind="stable"))[component]  # the largest first
     members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])
-    log_forests, edge_resistances, resistances = _resistances(W, degrees, component, i, j)
+    log_forests, edge_resistances, resistances = _resistances(prior.matrix(), degrees, component, i, j)
     bound = isolated * np.median(degrees[degrees > 0]) if len(w) else 0.0
     parts = [[strata[k] for k in part] for part in members]
     alone = [strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))]
