@@ -29,7 +29,6 @@ class ConeProx:
         self.cones, self.what, self.box, self.restricted = cones, what, box, restricted
 
     def rescaled(self, weight, unit):
-        """The prox of weight × f(unit · z)."""
         box = self.box and tuple(end / unit for end in self.box)
         cones = cache(lambda: [function.scaled(weight).in_units(unit) for function in self.cones()])
         return ConeProx(cones, self.what, box, self.restricted)

@@ -180,7 +180,6 @@ class SoftBlock(SeparableBlock):
 
     @property
     def diagonal(self):
-        """Diagonal of the Hessian, (1 or K, m), where this is a quadratic; None where it is not."""
         if self.bounded or np.any(self.weight):
             return None
         return np.zeros((1, len(self.columns))) if self.Q is None else self.Q

@@ -71,7 +71,6 @@ class Shards(Oracle):
                 setattr(self, name, None)
 
     def missing(self, name):
-        """Why a method is missing."""
         if name in ("prox", "cones"):
             return "records in chunks or on a device are read by methods that follow gradients alone, as NewtonCG and MAPG do"
         return self._like.missing(name)

@@ -12,11 +12,9 @@ class EntropyOracle(GraphOracle):
     closed_form = True
 
     def smooth(self):
-        """Zero: there is no smooth part."""
         return 0.0
 
     def split_gradient(self, out):
-        """Zeros, as there is no smooth part."""
         out[...] = 0.0
         return np.zeros(self.edges.K)
 

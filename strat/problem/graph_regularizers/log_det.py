@@ -55,9 +55,7 @@ class LogDetOracle(GraphOracle):
         return self.edges.add_ends(diagonal, out)
 
     def curvature(self, out):
-        """Write a diagonal that bounds the Hessian over the edges up to a modest factor to out.
-
-        The Hessian of -log det has the entries A_ef = (b_e' S b_f)^2 >= 0, S = M^-1, so that A <= diag(A p / p) for any
+        """The Hessian of -log det has the entries A_ef = (b_e' S b_f)^2 >= 0, S = M^-1, so that A <= diag(A p / p) for any
         p > 0. With p = w + mu/K, A p = rho exactly; with p = w + s it is at most a multiple of rho that depends on how
         well the graph is connected. With s near the mean weight, edges of weight zero can move, too.
         """

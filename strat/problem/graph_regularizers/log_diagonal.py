@@ -26,9 +26,7 @@ class LogDiagonalOracle(GraphOracle):
         return -self.lambda1 / self._degrees if self.lambda1 else np.zeros(self.edges.K)
 
     def curvature(self, out):
-        """Write a diagonal that bounds the Hessian over the edges to out.
-
-        The Hessian of -log deg has the entries A_ef = sum of 1/deg_i^2 over the common ends of e and f, so that
+        """The Hessian of -log deg has the entries A_ef = sum of 1/deg_i^2 over the common ends of e and f, so that
         A <= diag(A p / p) for any p > 0. Here p_e = w_e + s_e, where s_e is at most the mean weight at either end.
         """
         out[...] = 0.0

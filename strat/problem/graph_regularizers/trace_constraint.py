@@ -23,9 +23,7 @@ class TraceConstraintOracle(GraphOracle):
         return self.lambda2 * self._degrees
 
     def curvature(self, out):
-        """Write a diagonal that bounds the Hessian over the edges to out.
-
-        The Hessian A = lambda2 (B'B + 2 I) is nonnegative, so that A <= diag(A p / p) for any p > 0; here p is w plus
+        """The Hessian A = lambda2 (B'B + 2 I) is nonnegative, so that A <= diag(A p / p) for any p > 0; here p is w plus
         the mean weight s.
         """
         edges, s = self.edges, (self.total or 1.0) / max(self.edges.count, 1)
@@ -82,7 +80,6 @@ class FixedTotal:
         return float(np.max(np.abs(mismatch))) * self.K / (2 * self.total)
 
     def longest(self, nu, step):
-        """Longest step to try; all of it stays inside the domain."""
         return 1.0
 
     def direction(self, solver, mismatch, nu):
