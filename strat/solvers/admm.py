@@ -117,7 +117,7 @@ class Consensus(Algorithm):
 
     def _first_rho(self):
         """A curvature: that of the graph, or of the loss along its own gradient."""
-        guess = float(np.mean(self.problem.laplacians(self.x.w, self.x.degrees).degrees)) / 2 or 1.0
+        guess = float(np.mean(self.x.laplacians.degrees)) / 2 or 1.0
         loss = self.problem.loss
         if loss.has("hessian_operator") and np.any(self.y):
             along = loss.hessian_operator(self.x.theta)(self.y)

@@ -91,8 +91,7 @@ class ConeNewton(Algorithm):
             functions = self.regularizer if self.smooth else self.regularizer + problem.loss.cones()
             program = ConeProgram(problem.K, problem.n, functions, what="the fit's cone program")
         self.program = program
-        edges = self.x.degrees.any()
-        program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
+        program.laplacian = self.x.laplacians.matrix() if self.x.degrees.any() else None
         self.z = self.new_point()
         self.damping, self.left = RIDGE, None
         self.restricted = getattr(problem.regularizer.prox, "restricted", True)

@@ -183,17 +183,13 @@ class JointSteps(Algorithm):
     def _shrink(self, y, z, noise):
         """Shorten the steps of the block whose model fails, of both if only their interaction does; return which."""
         strata, metric, both = self.strata_metric, self.edge_metric, False
-
-        def energy(point, theta):
-            return 0.5 * float(np.vdot(theta, point.laplacians.times(theta)))
-
         if self.problem.learned:
-            w_rest = z.graph - y.graph - (metric.slope - energy(z, y.theta) + y.laplacian)
+            w_rest = z.graph - y.graph - (metric.slope - z.laplacians.energy(y.theta) + y.laplacian)
             if w_rest > 0.5 * metric.square + noise:
                 metric.shrink(0.5 * metric.square / w_rest)
                 return False, True
             # Twice what the model leaves to the Laplacian is `graph_square`; below it only the product of both moves is too much.
-            both = energy(y, strata.move) <= 0.5 * strata.graph_square + noise
+            both = y.laplacians.energy(strata.move) <= 0.5 * strata.graph_square + noise
         if both:
             metric.shrink(0.6)
         strata.share *= 1.3
