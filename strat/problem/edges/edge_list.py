@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.linalg.blas import dtpmv
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import cdist, pdist, squareform
 
 from strat.errors import GraphError, check_memory
 from strat.oracles.sparse_cholesky import Factor, SparseCholesky
@@ -22,6 +22,7 @@ SMALL = 200  # strata for which dense matrices are always as fast
 CHUNK = 32768  # edges of which differences are taken at a time
 DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
 ARRAYS = 20  # edge arrays that a fit of all pairs holds
+FEW = 60  # strata up to which the distances of all ordered pairs are there sooner, as pdist takes a while to begin
 
 
 class EdgeList:
@@ -218,6 +219,8 @@ class AllPairs(EdgeList):
         return g
 
     def distances(self, theta):
+        if self.K <= FEW:
+            return squareform(cdist(theta, theta, "sqeuclidean"), checks=False)
         return pdist(theta, "sqeuclidean")
 
     def solver(self, w, shift, degrees=None):
