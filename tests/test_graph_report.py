@@ -105,6 +105,9 @@ def test_a_model_tells_collapse_and_reliance():
     assert report.spread == pytest.approx(np.median(report.distances) / np.linalg.norm(mean))
     assert not report.collapsed
     assert np.allclose(report.reliance, 2 / (2 + 2))  # degree 2, curvature 2 of one record
+    raw = strat.BaseModel(cp.sum_squares(y - cp.multiply([1e3, 1.0], theta)), data=(y,))
+    raw = graphs.report(strat.lrsm(raw, model.graph).fit(records, strata=labels))
+    assert np.allclose(raw.reliance, 1 / 4, atol=1e-5)  # the share is 0 in one parameter and 1/2 in the other
     assert report.to_frame().columns.tolist()[-2:] == ["distance", "reliance"]
     assert report.to_frame().index.tolist() == labels
     strong = strat.lrsm(base, (labels, 1e6 * (np.ones((3, 3)) - np.eye(3)))).fit(records, strata=labels)

@@ -57,8 +57,8 @@ class GraphReport(Shown):
     distances : (K,) ndarray or None
         Of a fitted model, ‖theta_k − mean‖.
     reliance : (K,) ndarray or None
-        Of a model fitted here, degree / (degree + curvature of the stratum's own loss): 0 where the records decide,
-        1 where the neighbours do.
+        Of a model fitted here, degree / (degree + curvature of the stratum's own loss), the mean over its parameters: 0
+        where the records decide, 1 where the neighbours do.
 
     Examples
     --------
@@ -234,12 +234,13 @@ def _of_model(model, edges, w):
         bind = model.base.loss_program.bind_records
         loss = bind(records.arrays, records.strata, records.weight, model.values)
         if loss.has("hessian_operator"):
-            curvature = np.einsum("kaa->k", hessian_blocks(loss, theta)) / theta.shape[1]
+            curvature = np.einsum("kaa->ka", hessian_blocks(loss, theta))
             graph = getattr(model, "_of_fit", {}).get("graph", model.graph)
             prior = None if graph is None else read_graph(graph)
-            pull = edges.degrees(w * on_edges(model.base, model.values, prior, *edges.ends).mean(axis=-1))
+            couple = on_edges(model.base, model.values, prior, *edges.ends)
+            pull = np.stack([edges.degrees(w * each) for each in couple.T], axis=1)
             total = pull + np.maximum(curvature, 0.0)
-            reliance = np.divide(pull, total, out=np.zeros(len(theta)), where=total > 0)
+            reliance = np.divide(pull, total, out=np.zeros(theta.shape), where=total > 0).mean(axis=1)
     spread, distances = relative_spread(theta)
     return {"spread": spread, "distances": distances, "reliance": reliance}
 
