@@ -149,3 +149,20 @@ def test_fits_without_a_minimum_from_labels_of_another_loss_end_with_a_result():
     )
     with pytest.warns(strat.DataWarning), pytest.warns(strat.ConvergenceWarning):
         assert model.fit(records, labels, strata=z).result_.status == "max_iter"
+
+
+def test_processes_give_the_same_comparison_and_the_same_tuned_model():
+    models, metrics = (
+        {"l": strat.lrsm(BASE, GRAPH), "r": Ridge()},
+        {"mse": lambda y, p: np.mean((y - p) ** 2)},
+    )
+    one, two = (strat.compare(models, data=(X, Y, Z), splits=3, metrics=metrics, n_jobs=n) for n in (1, 2))
+    assert [run["values"] for run in one.runs] == [run["values"] for run in two.runs]
+    split = (X[:80], Y[:80], Z[:80]), (X[80:], Y[80:], Z[80:])
+    one, two = (
+        strat.tune(models["l"], *split, wrt=["scale", "W0"], candidates=["knn"], n_jobs=n) for n in (1, 2)
+    )
+    assert (one.choice, one.table[0]) == (two.choice, two.table[0])
+    assert one.history == pytest.approx(two.history) and one.gain == pytest.approx(two.gain)
+    with pytest.raises(strat.OptionError, match="n_jobs must be a number of processes"):
+        strat.compare(models, data=(X, Y, Z), n_jobs=0)

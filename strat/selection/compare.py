@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import train_test_split
+from sklearn.utils.parallel import delayed
 
 from strat.errors import OptionError, check_whole, first_line
 from strat.model.fit import fit_within
@@ -17,6 +18,7 @@ from strat.plot import canvas
 from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.records.tables import Table, mean_and_error
+from strat.selection.cross_validation import processes
 from strat.selection.other_model import checked_models, with_strata
 from strat.selection.predictions import prediction_of, warn_of_losses
 
@@ -31,6 +33,7 @@ def compare(
     test_size: float = 0.2,
     random_state: int = 0,
     metrics: dict | None = None,
+    n_jobs: int = 1,
 ) -> "Comparison":
     """Fit models and measure them on the same records.
 
@@ -59,6 +62,8 @@ def compare(
     metrics : dict, optional
         ``{name: metric}``, each the word "loss" (the mean loss, the default) or a function ``f(y_true, prediction)`` of
         the last data argument and the declaration's ``predict``.
+    n_jobs : int
+        Number of processes, -1 for one a processor; the result is the same, but for the seconds.
 
     Returns
     -------
@@ -114,13 +119,17 @@ def compare(
             splits = [train_test_split(rows, test_size=test_size, random_state=seed) for seed in seeds]
         parts = [(sample.part(a), sample.part(b)) for a, b in sample.splits(splits)]
     strata = in_order(dict.fromkeys(label for pair in parts for part in pair for label in part.labels))
+    seeds = seeds or [None] * len(parts)
+    todo = product(zip(parts, seeds, strict=True), models.items())
+    jobs = (delayed(_run)(n, seed, with_strata(m, strata), *pair, metrics) for (pair, seed), (n, m) in todo)
     runs, notes = [], []
     try:
-        for pair, seed in zip(parts, seeds or [None] * len(parts), strict=True):
-            runs += [_run(name, seed, with_strata(m, strata), *pair, metrics) for name, m in models.items()]
+        for run in processes(n_jobs)(jobs):
+            runs.append(run)
     except KeyboardInterrupt:
-        if not runs:
+        if len(runs) < len(models):
             raise
+        runs = runs[: len(runs) - len(runs) % len(models)]
         notes.append(f"interrupted after {len(runs) // len(models)} of {len(parts)} splits")
     return Comparison(list(models), list(metrics), runs, notes)
 

@@ -6,13 +6,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.parallel import Parallel
 
-from strat.errors import first_line
+from strat.errors import OptionError, first_line
 from strat.graphs.prior_graph import read_graph
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import Refits, fit_within
 from strat.oracles.clock import OutOfTime
 from strat.selection.other_model import with_strata
+
+
+def processes(n_jobs):
+    """A function that does delayed calls in so many processes and yields their results in order."""
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
+        raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
+    return Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 
 from strat.errors import OptionError, check_whole
 from strat.oracles.clock import Clock
@@ -19,7 +19,7 @@ from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.records.tables import mean_and_error
 from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
-from strat.selection.cross_validation import CrossValidation
+from strat.selection.cross_validation import CrossValidation, processes
 from strat.selection.other_model import checked_models
 from strat.selection.predictions import warn_of_losses
 from strat.selection.search_result import Search
@@ -117,8 +117,7 @@ def search(
     if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
         raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
     check_whole("max_trials", max_trials, 1)
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
-        raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
+    pool = processes(n_jobs)
     sample = Sample(list(models.values()), train, "train")
     weight = read_weight(sample_weight, len(sample))
     pairs = sample.splits(folds, random_state)
@@ -140,7 +139,6 @@ def search(
             todo = [
                 Job(bound[id(c.model)], c, clock, **job) for c in todo for job in pieces(c, max_trials, jobs)
             ]
-            pool = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)
             for job in pool(map(delayed(Job.__call__), todo)):
                 jobs[job.candidate.name].append(job)
                 best = min(job.tried.values(), default=math.inf)

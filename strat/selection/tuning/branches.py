@@ -1,5 +1,6 @@
 """What tuning by held-out loss varies: scales, edge weights and hyperparameters, of the model's own graph or of a candidate."""
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from functools import partial
 
@@ -29,6 +30,9 @@ class Branch:
     def __init__(self, model, rounds, stages, space_of, notes):
         self.model, self.rounds, self.stages, self.notes = model, rounds, stages, notes
         self.space_of, self.known = space_of, {}
+
+    def __getstate__(self):
+        return {**vars(self), "known": {}, "notes": Counter()}
 
     def objective(self, pairs):
         """Mean held-out loss over pairs of positions (training records, held-out records)."""

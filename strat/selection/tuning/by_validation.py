@@ -6,8 +6,10 @@ from functools import partial
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.parallel import delayed
 
 from strat.errors import ConvergenceWarning, first_line
+from strat.selection.cross_validation import processes
 from strat.selection.tuning.branches import as_networkx, branches_of
 from strat.selection.tuning.path import FAILURES, START, best, choices, choose, losses_of, table_row, walk
 from strat.selection.tuning.result import Tuned
@@ -16,14 +18,14 @@ from strat.solvers.progress import logger
 FOR_ROUNDS = 0.7  # share of the time limit for the rounds; the rest is for the last descent
 
 
-def tune_by_validation(model, rounds, everything, clock, steps, **options):
+def tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **options):
     """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything."""
     notes = Counter()
     names, branches = branches_of(model, rounds, notes, **options)
     start = branches["model"].objective(rounds.pairs)
     x, branch = start.space.start, branches["model"]
     before, history = start.mean_losses(x), [start.mean_loss(x)]
-    paths = _walk_rounds(rounds, branches, clock, steps)
+    paths = _walk_rounds(rounds, branches, clock, steps, n_jobs)
     choice, gain, gain_se = choose(paths, rounds.in_time)
     keys = [choice] if choice != START and gain > gain_se else []
     if not rounds.rounds:
@@ -64,25 +66,37 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     return Tuned(model, tuned, W0, {name: parameters[name] for name in names}, **found)
 
 
-def _walk_rounds(rounds, branches, clock, steps):
+def _walk_rounds(rounds, branches, clock, steps, n_jobs):
     """The path of every branch in every round that was begun, as far as it went."""
-    paths, check = [], partial(clock.check, FOR_ROUNDS)
+    found, notes, last = [], branches["model"].notes, len(rounds.rounds)
+    jobs = (
+        delayed(_walk_round)(branches, *pairs, f"round {number} of {last}", clock, steps)
+        for number, pairs in enumerate(rounds.rounds, start=1)
+    )
     with clock.interruptible():
-        for number, (tuning, left_out) in enumerate(rounds.rounds, start=1):
-            paths.append({})
-            for name, branch in branches.items():
-                path = paths[-1][name] = {}
-                label = f"round {number} of {len(rounds.rounds)}  {name}"
-                try:
-                    objectives = branch.objective(tuning), branch.objective(left_out)
-                    walk(path, branch.stages, *objectives, label, check, **steps)
-                except FAILURES as error:
-                    if name == "model":
-                        raise
-                    path.clear()  # one candidate's failure is no choice
-                    logger.warning("tune: the candidate %s failed (%s)", name, first_line(error))
-    paths = [{name: path for name, path in walked.items() if path} for walked in paths]
-    return [walked for walked in paths if "model" in walked]
+        for paths, counts, status in processes(n_jobs)(jobs):
+            found.append({name: path for name, path in paths.items() if path})
+            for count in counts:
+                notes.update(count if count is not notes else ())  # of another process
+            clock.status = clock.status if status == "finished" else status
+    return [paths for paths in found if "model" in paths]
+
+
+def _walk_round(branches, tuning, left_out, label, clock, steps):
+    """The path of every branch in a round, counts of warnings, and how it ended."""
+    paths, check = {}, partial(clock.check, FOR_ROUNDS)
+    with clock.interruptible():
+        for name, branch in branches.items() if clock.status == "finished" else ():
+            path = paths[name] = {}
+            try:
+                objectives = branch.objective(tuning), branch.objective(left_out)
+                walk(path, branch.stages, *objectives, f"{label}  {name}", check, **steps)
+            except FAILURES as error:
+                if name == "model":
+                    raise
+                path.clear()  # one candidate's failure is no choice
+                logger.warning("tune: the candidate %s failed (%s)", name, first_line(error))
+    return paths, [branch.notes for branch in branches.values()], clock.status
 
 
 def _table(paths, branches):

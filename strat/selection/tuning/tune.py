@@ -39,6 +39,7 @@ def tune(
     verbose: bool = False,
     method: str = "validation",
     guard: bool = True,
+    n_jobs: int = 1,
 ) -> Any:
     """Tune a prior graph by the loss of held-out records, and keep the start where that does not help.
 
@@ -100,6 +101,8 @@ def tune(
         Whether records are held out of tuning, and have to agree. Without the guard the result is where the loss of all
         validation records is lowest, with the weakest `penalty` (0 by default), or the evidence of all records highest. A
         guarded result computes that one as ``result.unguarded``.
+    n_jobs : int
+        Number of processes for the rounds, -1 for one a processor; the result is the same, up to rounding.
 
     Returns
     -------
@@ -171,7 +174,7 @@ def tune(
             tuned = tune_by_evidence(model, rounds, splits, everything, clock, guard)
         else:
             steps = {"max_iter": max_iter, "patience": patience}
-            tuned = tune_by_validation(model, rounds, everything, clock, steps, **options)
+            tuned = tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **options)
     tuned.status, tuned.seconds = clock.status, clock.seconds
     if guard:
         other = {"model": clone(model), "verbose": False, "guard": False}
