@@ -19,8 +19,6 @@ X = RNG.normal(size=(N, 2))
 Y = X @ [1.0, -1.0] + np.array([a for a, _ in Z]) + RNG.normal(size=N)
 AGE, SEX = strat.graphs.path(range(4), weight=3.0, name="age"), strat.graphs.path(["F", "M"], name="sex")
 GRAPH = strat.graphs.product(AGE, SEX)
-
-
 BASE = linear(ridge=0.1)
 MODELS = {"common": strat.common(BASE, GRAPH), "lrsm": strat.lrsm(BASE, GRAPH)}
 CUT = 60

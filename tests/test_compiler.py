@@ -231,9 +231,6 @@ def test_random_affine_expressions_are_cvxpys(seed):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
-# Records, strata and weights
-
-
 LOSSES = {
     "logistic": (cp.logistic(-m), SIGNS),
     "least squares": (cp.square(r), REAL),
@@ -276,9 +273,6 @@ def test_dicts_give_dicts_and_arrays_arrays():
     assert isinstance(oracle.prox({"theta": array}, 1.0), dict)
     assert oracle.hvp(array, array).shape == (3, 3)
     np.testing.assert_array_equal(array, 0.0)
-
-
-# Sufficient statistics and sparse data
 
 
 def test_statistics_are_the_rows():
@@ -382,9 +376,6 @@ def test_a_models_own_thresholds_and_exponents_are_those_of_its_cone_programs():
     assert own.to_cvxpy().solve(cp.CLARABEL) == pytest.approx(fixed.result_.objective, rel=1e-6)
 
 
-# Smoothing
-
-
 def smoothed(loss, width, data=REAL):
     base, arrays = (
         BaseModel(loss, data=data_of(loss), smoothing=width),
@@ -464,9 +455,6 @@ def test_smoothing_leaves_smooth_losses_alone():
     for loss in (cp.square(r), cp.logistic(-m), cp.square(cp.pos(1 - m))):
         value, _, _ = smoothed(loss, 0.5, SIGNS)
         np.testing.assert_allclose(value, bound(loss, SIGNS)[0].value({k: POINTS[k] for k in ("theta", "b")}))
-
-
-# Pickling, and leaving the user's objects alone
 
 
 @pytest.mark.parametrize("name", LOSSES)

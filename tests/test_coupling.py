@@ -113,9 +113,6 @@ def test_equal_weights_by_factor_are_one_weight():
     np.testing.assert_allclose(table.theta_["theta"], plain.theta_["theta"], atol=1e-7)
 
 
-# ----------------------------------------------------------------- derivatives
-
-
 @pytest.mark.parametrize(("loss", "regularizer"), [("squares", "ridge"), ("logistic", "l1")])
 def test_derivatives_equal_differences_of_refits(loss, regularizer):
     p = cp.Parameter(N, nonneg=True, name="p", value=[0.4, 1.0, 2.0])
@@ -173,9 +170,6 @@ def test_what_some_factor_alone_couples_may_be_undetermined():
         strat.hypergradient(model, (values[:3], nodes))
 
 
-# ----------------------------------------------------------------- Laplacians and linear systems
-
-
 def test_a_large_grid_is_solved_to_its_optimum():
     made = strat.graphs.grid(25, 24, weight=(20.0, 20.0), name=("row", "column"))
     theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
@@ -192,9 +186,6 @@ def test_a_large_grid_is_solved_to_its_optimum():
     # Smooth from row to row.
     assert np.abs(np.diff(rows[:, :, 0], axis=0)).max() < 0.1 * np.ptp(rows[:, :, 0])
     assert FittedModel(model, "a test").linearized().residual < 1e-11
-
-
-# ----------------------------------------------------------------- learned graphs
 
 
 @pytest.mark.parametrize("solver", [strat.MAPG(tol=1e-9), strat.AlternatingMinimization(tol=1e-9)])
@@ -216,9 +207,6 @@ def test_learned_weights_take_the_distance_of_their_factor(solver, edges):
     parts = model.result_.parts
     given = model.to_cvxpy().solve(solver=cp.CLARABEL)  # the best theta for this W
     assert given == pytest.approx(sum(parts.values()) - parts["graph"], rel=1e-6)
-
-
-# ----------------------------------------------------------------- refusals, and models beside
 
 
 def test_what_weights_by_factor_exclude_is_refused_by_name():

@@ -49,8 +49,7 @@ def assert_optimal(model, rel=1e-6):
     assert model.result_.status == "converged" and model.result_.objective == pytest.approx(best, rel=rel)
 
 
-# ------------------------------------------------- finite at the edge, and infinitely steep there
-
+#: Finite at the edge, and infinitely steep there: the loss, and its minimiser of labels.
 STEEP = {
     "sqrt": (y * t / 2 - cp.sqrt(t), lambda v: 1 / v.mean() ** 2),
     "kl_div": (cp.kl_div(t, y), lambda v: np.exp(np.log(v).mean())),
@@ -109,9 +108,6 @@ def test_no_infinite_slope_reaches_a_factorisation(make):
         assert_optimal(model, 1e-5)
 
 
-# ------------------------------------------------- optima at the edge
-
-
 COUNTS = np.where(TARGETS < 2, 0.0, TARGETS)
 WALLS = {
     "power": (cp.power(y - u, 1.5) + 0.3 * cp.square(u), {}),
@@ -138,9 +134,6 @@ def test_a_fit_along_an_edge_is_resumed(tmp_path):
     again = strat.AlternatingMinimization(tol=1e-9, max_iter=8, checkpoint=path)
     resumed = fitted(loss, again, strat.joint, **data)
     assert np.array_equal(resumed.theta_["theta"], whole.theta_["theta"])
-
-
-# ------------------------------------------------- starts, and whatever ends a fit
 
 
 DOMAINS = {
@@ -201,9 +194,6 @@ def test_the_error_about_first_points_names_a_piece_and_a_record():
         model.fit(data, strata=STRATA)
 
 
-# ------------------------------------------------- strata without records
-
-
 @pytest.mark.parametrize(
     "f", [cp.inv_pos(cp.sqrt(t)), -cp.log(cp.sqrt(t)), cp.exp(-cp.log(t)), cp.square(cp.pos(-cp.log(t)))]
 )
@@ -217,9 +207,6 @@ def test_strata_without_records_add_nothing(f):
     model = strat.lrsm(strat.BaseModel(loss, data=(y,)), strat.graphs.path(["p", "q", "r"])).fit(Y, strata=Z)
     assert model.result_.iterations < 20
     assert_optimal(model)
-
-
-# ------------------------------------------------- time
 
 
 def test_time_limits_count_the_fits_that_give_a_start():

@@ -42,8 +42,6 @@ def declared(A=None, named=True, constraint=False, **options):
 BASE = declared()
 
 
-# ------------------------------------------------------------ damaged and foreign files
-
 #: What a field is replaced by.
 OTHERS = (None, -1, "?", [None], {"a": [1]}, float("nan"))
 
@@ -206,9 +204,6 @@ def test_a_number_changed_in_a_file_is_noticed(tmp_path):
         strat.load(tmp_path / "none")
 
 
-# ------------------------------------------------------------ checkpoints
-
-
 def fit(path, base=BASE, max_iter=4, make=strat.joint, data=(X, Y), solver=strat.MAPG, init=None, **options):
     steps = options.pop("steps", {})
     validation = options.pop("validation", None)
@@ -286,9 +281,6 @@ def test_a_declaration_made_anew_takes_up_its_checkpoint(tmp_path, make):
     assert np.array_equal(resumed.W_, whole.W_)
 
 
-# ------------------------------------------------------------ writing
-
-
 @contextmanager
 def full_disk(size=2000):
     """No file may become longer than `size` bytes."""
@@ -355,9 +347,6 @@ def test_processes_that_write_one_file_do_not_disturb_one_another(tmp_path):
         assert len(set(read_archive(path)["number"])) == 1
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert list(tmp_path.iterdir()) == [path]
-
-
-# ------------------------------------------------------------ labels between microseconds
 
 
 def test_instants_a_nanosecond_apart_are_strata_of_their_own(tmp_path):

@@ -97,9 +97,6 @@ def test_domains():
         assert all(map(feasible, inside)) and not any(map(feasible, outside))
 
 
-# ----------------------------------------------------------------- the graph step
-
-
 def learned(theta, h, pairs=None, W0=None):
     """learn_graph, and the minimum by Clarabel over matrices W that are 0 where there is no candidate edge."""
     K = len(theta)
@@ -199,9 +196,6 @@ def test_candidate_edges_that_would_fill_a_factor(monkeypatch, h):
     np.testing.assert_allclose(w, expected, atol=1e-9)
 
 
-# ----------------------------------------------------------------- learn_graph
-
-
 @pytest.mark.parametrize("h", ALL)
 def test_relabelling_permutes_the_graph(h):
     rng = np.random.default_rng(3)
@@ -258,9 +252,6 @@ def test_too_few_iterations_warn():
     text = "learn_graph stopped with residual .* after 2 iterations. Raise max_iter"
     with pytest.warns(ConvergenceWarning, match=text):
         strat.learn_graph(np.random.default_rng(1).standard_normal((7, 4)), ALL[0], max_iter=2)
-
-
-# ----------------------------------------------------------------- parameters
 
 
 def test_sklearn_parameters():

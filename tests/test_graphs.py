@@ -23,9 +23,6 @@ def dense(graph, scale=1.0):
     return read_graph(graph).matrix(scale).toarray()
 
 
-# --- what strat.graphs builds
-
-
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
@@ -177,9 +174,6 @@ def test_what_cannot_be_built_or_scaled(error, text, build):
         build()
 
 
-# --- what a graph is read as
-
-
 def test_networkx_graphs_are_read_in_node_order_and_left_alone():
     graph = nx.Graph()
     graph.add_nodes_from(["c", "a", "b"])
@@ -263,9 +257,6 @@ def test_what_is_no_graph_is_refused_with_advice(graph, message):
         read_graph(graph)
 
 
-# --- scales
-
-
 def test_scales_multiply_the_weights_of_their_factor():
     graph = graphs.grid(2, 3, weight=(20, 10), name=("density", "sulphates"))
     prior = read_graph(graph)
@@ -287,9 +278,6 @@ def test_scales_reach_parallel_edges_of_different_factors_and_spare_the_rest():
     assert read_graph(graph).weights({"rail": 3}).tolist() == [31.0, 1.0]
 
 
-# --- candidate edges
-
-
 def test_candidate_edges():
     prior = read_graph(nx.Graph([("a", "b", {"weight": 0}), ("b", "c"), ("c", "d")]))
 
@@ -307,9 +295,6 @@ def test_candidate_edges():
     assert prior.weights_on(*everything).tolist() == [0.0, 0.0, 0.0, 1.0, 0.0, 1.0]
     assert ALONE.weights_on(*everything).tolist() == [0.0] * 6
     assert of("all", PriorGraph.without_edges(["a"])) == [[], []]
-
-
-# --- invariants
 
 
 @st.composite
@@ -362,8 +347,6 @@ def test_sparse_graphs_stay_sparse():
 
 
 # --- graphs from where they live: arrays of edges, libpysal's weights, shapes of geopandas
-
-
 @pytest.mark.parametrize(
     ("i", "j", "w"),
     [

@@ -195,9 +195,6 @@ def test_where_w0_is_not_feasible_the_best_graph_is_the_start(h):
         solve(p, MAPG(), {"w": p.edges.zeros()})
 
 
-# ----------------------------------------------------------------- the estimator
-
-
 def declared():
     theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
     return strat.BaseModel(cp.sum_squares(y - theta), 0.1 * cp.sum_squares(theta), data=(y,), predict=theta)

@@ -50,9 +50,6 @@ def ticks(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
-# --- every picture
-
-
 @pytest.mark.parametrize("draw", [plot.weights, plot.parameters, plot.graph, plot.history])
 def test_pictures_go_where_they_are_told_and_name_the_extra_that_is_missing(joint, draw, monkeypatch):
     _, ax = plt.subplots()
@@ -66,9 +63,6 @@ def test_pictures_go_where_they_are_told_and_name_the_extra_that_is_missing(join
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "strat\[plot\]"'):
         draw(joint)
-
-
-# --- weights
 
 
 def test_weights_are_the_matrix(joint):
@@ -130,9 +124,6 @@ def test_a_learned_graph_is_drawn():
     assert ticks(plot.weights(learned).xaxis) == list("abcde")
     assert graphs.report(learned).strata == list("abcde")
     assert np.allclose(edges_of(plot.graph(learned)).get_array(), np.sort(learned.W[np.triu_indices(5, 1)]))
-
-
-# --- parameters
 
 
 class Shape:
@@ -228,9 +219,6 @@ def test_entries_of_a_matrix_are_chosen_by_index():
         plot.parameters(model, "slope")
 
 
-# --- graph
-
-
 def edges_of(ax):
     return next(part for part in ax.collections if isinstance(part, LineCollection))
 
@@ -270,9 +258,6 @@ def test_any_graph_is_laid_out(graph):
     assert len(ax.texts) == (len(graph) if len(graph) <= 60 else 0)
 
 
-# --- history
-
-
 def test_history_is_the_objective(joint):
     ax = plot.history(joint)
     assert ax.lines[0].get_ydata().tolist() == joint.result_.history
@@ -309,9 +294,6 @@ def test_what_cannot_be_drawn_is_refused(joint, draw, error, match):
 
 def without_times(model):
     return strat.Result(**{**vars(model.result_), "history_seconds": []})
-
-
-# --- notebooks
 
 
 def test_notebooks_show_tables_and_text(joint):

@@ -38,9 +38,6 @@ def separate():
         return strat.separate(base, (["a", "b", "c", "d", "e"], np.zeros((5, 5)))).fit(X, Y, strata=strata)
 
 
-# --- features
-
-
 @pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev", lambda a, b: abs(a - b).max()])
 def test_any_metric_and_its_distances_give_one_graph(metric):
     distances = squareform(pdist(POINTS, metric))
@@ -79,9 +76,6 @@ def test_what_is_no_distance_is_refused():
         for build in (graphs.knn, graphs.exponential_kernel):
             with pytest.raises(strat.DataError, match=message):
                 build(distances, 1, metric="precomputed")
-
-
-# --- fitted parameters
 
 
 def test_the_kernels_are_those_of_the_paper():

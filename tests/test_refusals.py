@@ -25,9 +25,6 @@ def bind(loss, *arrays, data=(x, y), **options):
     return strat.compile(loss, data=data).bind(*arrays, **options)
 
 
-# Signs of data and hyperparameters
-
-
 BERNOULLI = -y * cp.log(p) - (1 - y) * cp.log(1 - p)
 
 

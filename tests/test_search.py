@@ -25,8 +25,6 @@ PLACE, TIME = strat.graphs.path(range(4), name="place"), strat.graphs.path(range
 GRAPH = strat.graphs.product(PLACE, TIME)
 FOLDS = strat.StrataKFold(3)
 EIGHTHS = [(np.arange(N) % 8 != k, np.arange(N) % 8 == k) for k in range(8)]
-
-
 BASE = linear()
 
 

@@ -35,8 +35,6 @@ AGE, SEX = strat.graphs.path(range(3), weight=3.0, name="age"), strat.graphs.pat
 GRAPH = strat.graphs.product(AGE, SEX)
 FRAME = pd.DataFrame({"age": [a for a, _ in Z], "u": X[:, 0], "sex": [s for _, s in Z], "v": X[:, 1]})
 COLUMNS = ["age", "sex"]
-
-
 BASE = linear()
 
 

@@ -41,9 +41,6 @@ GRAPHS = "chain", "grid", "random", "mixed"
 CASES = [(a, b, i + j) for i, a in enumerate(LOSSES) for j, b in enumerate(REGULARIZERS)]
 
 
-# ------------------------------------------------------------------------------------ optima
-
-
 @pytest.mark.parametrize(("loss", "regularizer", "number"), CASES)
 def test_every_solver_reaches_the_optimum_of_the_whole_problem(loss, regularizer, number):
     on = graph(GRAPHS[number % 4], weight=200.0 if number % 5 == 0 else 3.0)
@@ -190,8 +187,6 @@ def test_the_residual_bounds_the_distance_to_the_optimum(solver):
     assert result.residual["theta"] <= 1e-6
 
 
-# ------------------------------------------------------------------------------------ invariants
-
 few = settings(max_examples=8, deadline=None, derandomize=True)
 sizes, seeds, losses = st.integers(2, 6), st.integers(0, 10**6), st.sampled_from(["logistic", "squares"])
 
@@ -266,8 +261,6 @@ def test_a_stratum_with_nothing_gets_the_regularizers_minimiser(make):
     assert np.array_equal(model.at("c")["theta"], [0.0, 0.0])
 
 
-# ------------------------------------------------------------------------------------ stops and checkpoints
-
 FIXED = partial(strat.MAPG, step=(1e-2, 1e-2))
 RUNS = {
     "NewtonCG": (strat.NewtonCG, None, "logistic"),
@@ -339,9 +332,6 @@ def test_the_warning_about_max_iter_and_the_log_say_what_was_reached(caplog):
     assert len(model.result_.history) == 3 and str(model.result_).startswith("status      max_iter after")
 
 
-# ------------------------------------------------------------------------------------ starts
-
-
 def test_starts_by_name_and_by_value():
     p = problem(h=H)
     assert not point(p, "zero")[0].any() and np.array_equal(point(p, "zero")[1], p.w0)
@@ -402,9 +392,6 @@ def test_warm_starts_at_the_optimum_stay_there_and_named_starts_need_no_gradient
     for init in ("separate", "lrsm"):
         result = fitted(strat.lrsm(declared(loss), graph()), *records(loss), init=init).result_
         assert result.status == "converged" and result.init == init
-
-
-# ------------------------------------------------------------------------------------ defaults and refusals
 
 
 def test_the_default_follows_loss_regularizer_and_graph():

@@ -51,9 +51,6 @@ def logistic_base(n, regularizer=lambda theta: 0.3 * cp.sum_squares(theta), **op
 GRAPH = strat.graphs.cycle(5, weight=[1.0, 2.0, 0.5, 4.0, 1.5])
 
 
-# --- entries of the inverse
-
-
 @pytest.mark.parametrize(
     ("graph", "n"),
     [
@@ -76,9 +73,6 @@ def test_entries_of_the_inverse_are_those_of_the_dense_inverse(graph, n):
     log_det, entries = inverse_entries(A, rows, columns)
     assert np.allclose(entries, np.linalg.inv(A.toarray())[rows, columns], rtol=1e-12, atol=1e-14)
     assert log_det == pytest.approx(np.linalg.slogdet(A.toarray())[1], rel=1e-12)
-
-
-# --- standard errors
 
 
 def test_a_gaussian_model_has_its_exact_posterior():
