@@ -152,9 +152,8 @@ class Maker:
 
     def convex(self, depth):
         """A convex scalar."""
-        return self.pick(
-            self.simple() if depth <= 0 or self.rng.random() < 0.3 else self.simple() + 2 * self.nested(depth)
-        )()
+        plain = depth <= 0 or self.rng.random() < 0.3
+        return self.pick(self.simple() if plain else self.simple() + 2 * self.nested(depth))()
 
     def simple(self):
         """Convex functions of affine expressions."""
@@ -221,9 +220,8 @@ class Maker:
                 if not isinstance(e, cp.Expression) or not e.variables():
                     continue
                 if self.with_data and not self.data_of(e):
-                    e = e + self.pick(
-                        [self.y * self.b, cp.square(self.y - self.x @ self.w), self.s * cp.abs(self.b)]
-                    )
+                    more = [self.y * self.b, cp.square(self.y - self.x @ self.w), self.s * cp.abs(self.b)]
+                    e = e + self.pick(more)
                 return e
 
     def data_of(self, e):
@@ -238,17 +236,14 @@ class Maker:
             at = self.theta[v.name()][0]
             a = self.numbers(*v.shape)
             a = a.toarray() if sp.issparse(a) else a
-            found.append(
-                self.pick(
-                    [
-                        lambda v, at, a: cp.norm(cp.vec(v, order="F"), 2) <= 1.1 * np.linalg.norm(at) + 0.1,
-                        lambda v, at, a: cp.sum(cp.multiply(a, v)) <= np.sum(a * at) + 0.1,
-                        lambda v, at, a: cp.sum(v) == np.sum(at),
-                        lambda v, at, a: v <= np.max(at) + 0.1,
-                        lambda v, at, a: cp.sum(cp.abs(v - at)) <= self.number(),
-                        lambda v, at, a: cp.sum(cp.exp(v)) <= np.sum(np.exp(at)) + 0.1,
-                        lambda v, at, a: cp.max(v) - cp.min(v) <= np.ptp(at) + 0.1,
-                    ]
-                )(v, at, a)
-            )
+            options = [
+                lambda v, at, a: cp.norm(cp.vec(v, order="F"), 2) <= 1.1 * np.linalg.norm(at) + 0.1,
+                lambda v, at, a: cp.sum(cp.multiply(a, v)) <= np.sum(a * at) + 0.1,
+                lambda v, at, a: cp.sum(v) == np.sum(at),
+                lambda v, at, a: v <= np.max(at) + 0.1,
+                lambda v, at, a: cp.sum(cp.abs(v - at)) <= self.number(),
+                lambda v, at, a: cp.sum(cp.exp(v)) <= np.sum(np.exp(at)) + 0.1,
+                lambda v, at, a: cp.max(v) - cp.min(v) <= np.ptp(at) + 0.1,
+            ]
+            found.append(self.pick(options)(v, at, a))
         return found

@@ -13,9 +13,8 @@ z = x @ theta + b
 
 
 def test_a_model_agrees_with_cvxpy(capsys):
-    base = strat.BaseModel(
-        cp.logistic(-y * z), 0.1 * cp.norm1(theta), [b >= -1], data=(x, y), predict=cp.hstack([z, 2 * z])
-    )
+    loss, both = cp.logistic(-y * z), cp.hstack([z, 2 * z])
+    base = strat.BaseModel(loss, 0.1 * cp.norm1(theta), [b >= -1], data=(x, y), predict=both)
     report = base.check()
     assert report.ok
     found = {(row.piece.split(":")[0], row.oracle) for row in report.rows}

@@ -126,10 +126,9 @@ def test_arrow_datasets(records, tmp_path):
     table = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y, "z": z, "w": w})
     parquet.write_table(table, tmp_path / "records.parquet", row_group_size=300)
     whole = model_of(LOSSES["logistic"]).fit(X, Y, strata=z, sample_weight=w)
-    same = model_of(LOSSES["logistic"]).fit(
-        table.drop(["y", "w"]), table["y"], strata="z", sample_weight=table["w"]
-    )
-    assert np.array_equal(same.predict(table.drop(["y", "w"]), strata="z"), whole.predict(X, strata=z))
+    features = table.drop(["y", "w"])
+    same = model_of(LOSSES["logistic"]).fit(features, table["y"], strata="z", sample_weight=table["w"])
+    assert np.array_equal(same.predict(features, strata="z"), whole.predict(X, strata=z))
     options = {"strata": "z", "sample_weight": "w", "chunks": tmp_path / "records.parquet"}
     part = model_of(LOSSES["logistic"]).fit(["a", "b", "c"], "y", **options)
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)

@@ -16,9 +16,8 @@ Z = list(GRAPH) * 4
 
 
 def fitted(loss, theta, graph=GRAPH, X=FRAME, z=Z):
-    return strat.lrsm(strat.BaseModel(loss, 0.1 * sum(map(cp.sum_squares, theta)), data=(X_, Y_)), graph).fit(
-        X, Y, strata=z
-    )
+    base = strat.BaseModel(loss, 0.1 * sum(map(cp.sum_squares, theta)), data=(X_, Y_))
+    return strat.lrsm(base, graph).fit(X, Y, strata=z)
 
 
 X_, Y_ = cp.Parameter(2, name="x"), cp.Parameter(name="y")

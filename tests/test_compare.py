@@ -111,10 +111,8 @@ def test_a_model_that_fails_is_a_row():
 def test_several_data_arguments_and_a_prediction_without_the_first():
     mu, w, y = cp.Variable(name="mu"), cp.Parameter(name="w", nonneg=True), cp.Parameter(name="y")
     base = strat.BaseModel(w * cp.square(y - mu), data=(w, y), predict=mu)
-    model = strat.lrsm(base, GRAPH)
-    table = strat.compare(
-        {"m": model}, data=(np.ones(N), Y, Z), splits=2, metrics={"mse": mean_squared_error, "loss": "loss"}
-    )
+    models, metrics = {"m": strat.lrsm(base, GRAPH)}, {"mse": mean_squared_error, "loss": "loss"}
+    table = strat.compare(models, data=(np.ones(N), Y, Z), splits=2, metrics=metrics)
     assert np.allclose(table.mean("m", "mse"), table.mean("m", "loss"))
 
 

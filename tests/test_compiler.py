@@ -377,11 +377,8 @@ def test_a_models_own_thresholds_and_exponents_are_those_of_its_cone_programs():
 
 
 def smoothed(loss, width, data=REAL):
-    base, arrays = (
-        BaseModel(loss, data=data_of(loss), smoothing=width),
-        [data[p.name()] for p in data_of(loss)],
-    )
-    oracle = base.loss_program.bind(*arrays, strata=Z, strata_order=range(K))
+    used, base = data_of(loss), BaseModel(loss, data=data_of(loss), smoothing=width)
+    oracle = base.loss_program.bind(*[data[p.name()] for p in used], strata=Z, strata_order=range(K))
     return *oracle.value_and_gradient({key: POINTS[key] for key in base.variables}), oracle
 
 
@@ -436,18 +433,19 @@ def test_norms_of_records_are_smoothed_by_their_envelopes():
     delta, u = 0.05, c - x @ B
     X, C, z = rng.normal(size=(60, 3)), rng.normal(size=(60, 4)), np.arange(60) % 2
     C[:20] = X[:20] @ np.ones((3, 4))  # many residuals of 0 at the solution
-    graph, spelled = strat.graphs.path(2), cp.huber(cp.norm(u, 2), delta) / (2 * delta)
-    smooth = strat.lrsm(BaseModel(cp.norm(u, 2), data=(x, c), smoothing=delta), graph).fit(X, C, strata=z)
-    assert smooth.result_.smoothed_objective == pytest.approx(
-        strat.lrsm(BaseModel(spelled, data=(x, c)), graph).fit(X, C, strata=z).result_.objective, rel=1e-9
+    graph, spelled = (
+        strat.graphs.path(2),
+        BaseModel(cp.huber(cp.norm(u, 2), delta) / (2 * delta), data=(x, c)),
     )
+    smooth = strat.lrsm(BaseModel(cp.norm(u, 2), data=(x, c), smoothing=delta), graph).fit(X, C, strata=z)
+    wanted = strat.lrsm(spelled, graph).fit(X, C, strata=z).result_.objective
+    assert smooth.result_.smoothed_objective == pytest.approx(wanted, rel=1e-9)
     several = 2 * cp.norm(u, 2) + cp.norm(x[0] * u[:2], 2) + 0.3 * cp.norm(B[0], 2) + cp.abs(u[0] - 1)
     model = strat.lrsm(BaseModel(several, data=(x, c), smoothing=delta), graph).fit(X, C, strata=z)
     optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
     assert optimum - 1e-6 <= model.result_.objective <= optimum + model.result_.smoothing_bound + 1e-6
     assert 0 < model.result_.smoothing_bound < 0.1 * optimum
-    exact = BaseModel(cp.norm(u, 2), data=(x, c), smoothing=delta)
-    zero = strat.lrsm(exact, graph).fit(X, 0 * C, strata=z, init="zero").result_  # at the kink itself
+    zero = strat.lrsm(smooth.base, graph).fit(X, 0 * C, strata=z, init="zero").result_  # at the kink itself
     assert zero.status == "converged" and zero.objective == 0
 
 

@@ -174,9 +174,8 @@ def test_a_large_grid_is_solved_to_its_optimum():
     made = strat.graphs.grid(25, 24, weight=(20.0, 20.0), name=("row", "column"))
     theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
     couple = {theta: {"row": [30.0, 0.1], "column": [0.1, 30.0]}}
-    base = strat.BaseModel(
-        cp.logistic(-y * (x @ theta)), 0.01 * cp.sum_squares(theta), data=(x, y), couple=couple
-    )
+    loss, ridge = cp.logistic(-y * (x @ theta)), 0.01 * cp.sum_squares(theta)
+    base = strat.BaseModel(loss, ridge, data=(x, y), couple=couple)
     rng, z = np.random.default_rng(0), list(made) * 2
     X = rng.normal(size=(len(z), 2))
     Y = np.where((X * np.array(z) / 10 - 1).sum(axis=1) + rng.logistic(size=len(z)) > 0, 1.0, -1.0)

@@ -278,11 +278,10 @@ def test_parameters_out_of_range(options, text):
 
 
 def test_lambda2_may_be_zero_unless_the_objective_would_fall_for_ever():
+    text = "lambda2 = 0.* is out of range: it must be a number above 0 where"
     for h in (LogDet(1.0, 0, 0.1, 0.1), LogDiagonal(1.0, 0.0)):
         h.validate()
-        with pytest.raises(
-            OptionError, match="lambda2 = 0.* is out of range: it must be a number above 0 where"
-        ):
+        with pytest.raises(OptionError, match=text):
             h.validate(joint=True)
     for h in (LogDet(0, 0, 0.1, 0.1), LogDiagonal(0.0, 0.0), TraceConstraint(1.0, 0.0)):
         h.validate(joint=True)

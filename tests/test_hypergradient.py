@@ -52,12 +52,10 @@ def test_couple_scales_and_hyperparameters_of_every_kind():
     M = cp.Parameter(nonneg=True, name="M", value=0.8)
     each = cp.Parameter(3, nonneg=True, name="each", value=[0.0, 2.0, 0.7])
     together = cp.Parameter(2, nonneg=True, name="together", value=[0.6, 0.0])
-    base = strat.BaseModel(
-        M * cp.logistic(-cp.multiply(y, x @ theta + b[0])) + cp.square(b[1] - M * b[0]),
-        cp.norm1(cp.multiply(each, theta)) + 0.1 * cp.sum_squares(b) + 0.01 * cp.sum_squares(theta),
-        data=(x, y),
-        couple={"theta": [1.0, 0.3, 2.0], "b": together},
-    )
+    loss = M * cp.logistic(-cp.multiply(y, x @ theta + b[0])) + cp.square(b[1] - M * b[0])
+    penalty = cp.norm1(cp.multiply(each, theta)) + 0.1 * cp.sum_squares(b) + 0.01 * cp.sum_squares(theta)
+    couple = {"theta": [1.0, 0.3, 2.0], "b": together}
+    base = strat.BaseModel(loss, penalty, data=(x, y), couple=couple)
     rows = strat.graphs.path(["f", "m"], weight=1.5, name="row")
     tied = strat.graphs.product(rows, strat.graphs.path([1, 2, 3, 4], weight=0.7, name="column"))
     tied.edges[("f", 1), ("m", 1)]["weight"] = 0.0
@@ -231,17 +229,12 @@ def test_options_are_checked(tmp_path):
     model.fit(X, Y, strata=z).save(tmp_path / "model.npz")
     common = strat.common(model.base).fit(X, Y, strata=z)
     loaded = strat.load(tmp_path / "model.npz", base=model.base)
+    lacks_strata = r"validation must hold the data arguments \(x, y\) and then the strata"
     for error, match, given, validation, options in (
         (OptionError, "wrt has 'tau', which is neither .*lam", model, held, {"wrt": ("tau",)}),
         (OptionError, "the Parameter y, which is neither", model, held, {"wrt": model.base.data[1]}),
         (OptionError, "method is 'exact'; it is .implicit. or .cvxpy.", model, held, {"method": "exact"}),
-        (
-            DataError,
-            r"validation must hold the data arguments \(x, y\) and then the strata",
-            model,
-            held[:2],
-            {},
-        ),
+        (DataError, lacks_strata, model, held[:2], {}),
         (OptionError, "a common model share their parameters; use strat.lrsm", common, held, {}),
         (OptionError, "records of the fit, which models that were loaded", loaded, held, {}),
     ):

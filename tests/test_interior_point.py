@@ -127,12 +127,8 @@ def test_the_interior_point_method_ends_where_its_gap_is_closed(edges):
     X, truth = rng.standard_normal((720, 6)), np.cumsum(steps, axis=0) / 5
     y = (X * truth[z]).sum(axis=1) + rng.standard_normal(720)
     theta, x, target = cp.Variable(6), cp.Parameter(6), cp.Parameter()
-    base = strat.BaseModel(
-        0.5 * cp.abs(x @ theta - target) + 0.3 * (x @ theta - target),
-        0.1 * cp.sum_squares(theta),
-        data=(x, target),
-        smoothing=1e-3,
-    )
+    r, ridge = x @ theta - target, 0.1 * cp.sum_squares(theta)
+    base = strat.BaseModel(0.5 * cp.abs(r) + 0.3 * r, ridge, data=(x, target), smoothing=1e-3)
     graph = nx.path_graph(60) if edges else nx.empty_graph(60)
     model = strat.lrsm(base, graph, solver=strat.NewtonCG(tol=1e-8)).fit(X, y, strata=z)
     assert model.result_.status == "converged" and model.result_.iterations <= 8

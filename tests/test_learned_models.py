@@ -269,9 +269,8 @@ def test_theta_that_stays_behind_the_graph_is_fitted_in_turn_with_it(h):
     X, z = rng.standard_normal((200, 4)), rng.integers(10, size=200)
     Y = np.sign(X @ np.ones(4) + rng.standard_t(3, 200))
     theta, x, y = cp.Variable(4), cp.Parameter(4), cp.Parameter()
-    base = strat.BaseModel(
-        cp.pos(1 - y * (x @ theta)), 0.1 * cp.sum_squares(theta), data=(x, y), smoothing=1e-3
-    )
+    hinge, ridge = cp.pos(1 - y * (x @ theta)), 0.1 * cp.sum_squares(theta)
+    base = strat.BaseModel(hinge, ridge, data=(x, y), smoothing=1e-3)
     fits = [strat.StratifiedModel(base, None, h, solver=s()).fit(X, Y, strata=z).result_ for s in SOLVERS]
     assert all(r.status == "converged" and r.iterations <= 150 and is_monotone(r) for r in fits)
     assert fits[0].objective == pytest.approx(fits[1].objective, rel=1e-4)

@@ -254,9 +254,8 @@ def test_contradictions_are_said():
 
 
 # Losses on records.
-x, target, sign, count = (
-    cp.Parameter(3, name="x"), cp.Parameter(name="t"), cp.Parameter(name="s"), cp.Parameter(name="c")
-)  # fmt: skip
+x, target = cp.Parameter(3, name="x"), cp.Parameter(name="t")
+sign, count = cp.Parameter(name="s"), cp.Parameter(name="c")
 theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")
 q = cp.Variable(3, nonneg=True, name="q")
 r = target - x @ theta - b
@@ -274,10 +273,8 @@ INDEX = np.repeat(np.arange(7), [6, 1, 0, 9, 3, 20, 2])
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_records(name):
     loss, rng, N = LOSSES[name], np.random.default_rng(11), len(INDEX)
-    values = {
-        "x": rng.normal(size=(N, 3)), "t": rng.normal(size=N), "s": rng.choice([-1.0, 1.0], size=N),
-        "c": rng.poisson(1.0, size=N).astype(float),
-    }  # fmt: skip
+    values = {"x": rng.normal(size=(N, 3)), "t": rng.normal(size=N), "s": rng.choice([-1.0, 1.0], size=N)}
+    values["c"] = rng.poisson(1.0, size=N).astype(float)
     data = tuple(p for p in (x, target, sign, count) if p.id in {p.id for p in loss.parameters()})
     arrays = [values[p.name()] for p in data]
     program = strat.compile(loss, data=data)

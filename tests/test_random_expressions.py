@@ -78,9 +78,8 @@ def check_prox(made, expression, program, oracle, arrays):
         assert len(str(error)) > 40
         return
     try:
-        reference = prox_by_cvxpy(
-            expression, program.variables, v, STEPS, (), program.data, arrays, made.index
-        )
+        given = (), program.data, arrays, made.index
+        reference = prox_by_cvxpy(expression, program.variables, v, STEPS, *given)
     except cp.error.SolverError:
         reference = None
     # A cone solver is right in the objective; where that is flat, less so in the point.

@@ -13,9 +13,7 @@ RNG = np.random.default_rng(0)
 N = 150
 X, Z = RNG.normal(size=(N, 3)), [(int(a), int(b)) for a, b in RNG.integers(0, [4, 3], size=(N, 2))]
 Y = np.sign(X @ [1.0, -1.0, 0.5] + 0.3 * np.array([a - b for a, b in Z]) + RNG.normal(size=N))
-GRAPH = strat.graphs.product(
-    strat.graphs.path(range(4), weight=2.0, name="age"), strat.graphs.path(range(3), weight=1.0, name="dose")
-)
+GRAPH = strat.graphs.grid(range(4), range(3), weight=(2.0, 1.0), name=("age", "dose"))
 
 
 def declaration(**options):

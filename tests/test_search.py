@@ -127,10 +127,8 @@ def test_folds_of_infinite_loss_are_named():
 
 
 def test_a_scale_of_0_is_no_constant_to_search():
-    models = {
-        "separate": strat.separate(BASE, GRAPH),
-        "time alone": strat.lrsm(BASE, GRAPH, scale={"place": 0.0, "time": 1.0}),
-    }
+    alone = strat.lrsm(BASE, GRAPH, scale={"place": 0.0, "time": 1.0})
+    models = {"separate": strat.separate(BASE, GRAPH), "time alone": alone}
     table = strat.search(models, train=(X, Y, Z), folds=FOLDS, max_trials=20).table
     constants = {row["candidate"]: set(row["constants"]) for row in table}
     assert constants["separate"] == {"base__ridge"}
@@ -259,14 +257,8 @@ def test_weights_count_records_in_fits_and_means():
     grid, index = {"scale": [0.1, 1.0]}, np.arange(N)
     found = weighed_search(weight, index, grid)
     again = weighed_search(None, np.repeat(index, weight), grid)  # as many copies as the weight says
-    rows, copies = (
-        {
-            (row["candidate"], *row["constants"].values()): row
-            for row in search.table
-            if row["candidate"] != "complete graph"
-        }
-        for search in (found, again)
-    )
+    kept = ([row for row in s.table if row["candidate"] != "complete graph"] for s in (found, again))
+    rows, copies = ({(row["candidate"], *row["constants"].values()): row for row in table} for table in kept)
     assert found.chosen == again.chosen and rows.keys() == copies.keys()
     for key, row in rows.items():
         assert row["mean"] == pytest.approx(copies[key]["mean"], rel=1e-6)
@@ -341,9 +333,8 @@ def test_every_stratum_of_two_records_or_more_stays_in_every_training_part(label
 
 def test_folds_follow_the_seed():
     z = [0, 1] * 20
-    folds = [
-        [t.tolist() for _, t in strat.StrataKFold(4, random_state=s).split(z, groups=z)] for s in (0, 0, 1)
-    ]
+    splits = (strat.StrataKFold(4, random_state=s).split(z, groups=z) for s in (0, 0, 1))
+    folds = [[test.tolist() for _, test in pairs] for pairs in splits]
     assert folds[0] == folds[1] != folds[2]
 
 
@@ -393,9 +384,8 @@ def test_time_may_be_a_column_or_a_factor():
         found = strat.RollingOrigin(2, time="year").split(frame, groups=strata)
         assert [t.tolist() for _, t in found] == expected
     graph = strat.graphs.grid(["a", "b"], [2000, 2004, 2008], name=("place", "year"))
-    sample = Sample(
-        [strat.lrsm(mean(), graph)], (np.arange(12.0), list(zip(place, year, strict=True))), "train"
-    )
+    labels = list(zip(place, year, strict=True))
+    sample = Sample([strat.lrsm(mean(), graph)], (np.arange(12.0), labels), "train")
     pairs = sample.splits(strat.RollingOrigin(2, time="year"))
     assert [test.tolist() for _, test in pairs] == expected
     with pytest.raises(strat.OptionError, match="or a factor of a model's graph"):

@@ -194,9 +194,8 @@ sizes, seeds, losses = st.integers(2, 6), st.integers(0, 10**6), st.sampled_from
 def small(size, seed, loss="logistic", regularizer="l1", weight=1.0):
     """A random connected graph, records in all but perhaps some strata, and a model."""
     rng, on = np.random.default_rng(seed), nx.empty_graph(size)
-    on.add_weighted_edges_from(
-        (k, int(rng.integers(k)), weight * rng.uniform(0.5, 2)) for k in range(1, size)
-    )
+    for k in range(1, size):
+        on.add_edge(k, int(rng.integers(k)), weight=weight * rng.uniform(0.5, 2))
     X, y, z = rng.standard_normal((40, P)), rng.choice([-1.0, 1.0], size=40), rng.integers(size, size=40)
     return strat.lrsm(declared(loss, regularizer), on, solver=strat.NewtonCG(tol=1e-9)), on, X, y, z
 

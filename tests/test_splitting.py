@@ -86,11 +86,8 @@ def test_joint_fits_resume_where_they_stopped(name, tmp_path):
     X, Y, z = records(CONES[name], "logistic", 60)
 
     def fitted(**options):
-        constants = {"lambda1": 1.0, "lambda2": 0.3, "eta": 0.1, "mu": 0.2}
-        model = strat.joint(
-            declared(CONES[name], "logistic"), graph(60), **constants, solver=strat.MAPG(**options)
-        )
-        return model.fit(X, Y, strata=z)
+        base, h = declared(CONES[name], "logistic"), strat.LogDet(1.0, 0.3, 0.1, 0.2)
+        return strat.joint(base, graph(60), h, solver=strat.MAPG(**options)).fit(X, Y, strata=z)
 
     whole = fitted(tol=1e-5)
     given = strat.lrsm(whole.base, (list(range(60)), whole.W_)).fit(X, Y, strata=z)

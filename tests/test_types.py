@@ -26,9 +26,7 @@ def public_functions():
                 yield f"{kind.__name__}.{name}", found
 
 
-@pytest.mark.parametrize(
-    ("name", "function"), list(public_functions()), ids=lambda value: value if type(value) is str else ""
-)
+@pytest.mark.parametrize(("name", "function"), list(public_functions()))
 def test_public_functions_have_types(name, function):
     signature = inspect.signature(function)
     without = [p.name for p in signature.parameters.values() if p.annotation is p.empty and p.name != "self"]

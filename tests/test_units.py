@@ -252,9 +252,8 @@ def test_strata_without_records_are_means_of_their_neighbours_in_all_units(loss,
                 warnings.simplefilter("ignore", strat.CollapseWarning)
                 t = fitted(model, X * size, LOSSES[loss][1], Z).theta_["t"] * size
             L = (np.diag(model.W_.sum(axis=1)) - model.W_)[K:]
-            np.testing.assert_allclose(
-                t[K:], np.linalg.solve(L[:, K:], -L[:, :K] @ t[:K]), rtol=1e-4, atol=1e-7
-            )
+            means = np.linalg.solve(L[:, K:], -L[:, :K] @ t[:K])
+            np.testing.assert_allclose(t[K:], means, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("loss", ["squares", "logistic", "absolute"])
@@ -299,9 +298,8 @@ def test_columns_that_lose_their_digits_are_named():
 
 def test_no_point_far_out_is_low_by_rounding_alone():
     a = np.random.default_rng(0).standard_normal((200, 1, 2))
-    H = (
-        a.swapaxes(1, 2) @ a
-    )  # of rank one: far along its null direction the form is rounding alone, of either sign
+    # Of rank one: far along its null direction the form is rounding alone, of either sign.
+    H = a.swapaxes(1, 2) @ a
     flat = 1e25 * np.stack([a[:, 0, 1], -a[:, 0, 0]], axis=1)
     assert (np.vecdot(flat, np.matmul(H, flat[..., None])[..., 0]) < 0).any()
     assert (Quadratic(np.ones(200), 0 * flat, H).value(flat) >= 1).all()
@@ -314,11 +312,8 @@ def test_strong_edges_of_small_columns_and_of_intercepts_far_out(loss, scale):
     labels = raw @ [200.0, 500.0, 1e8] + 2e4 * np.random.default_rng(0).standard_normal(N)
     fits = strat.lrsm(declared(loss), strat.graphs.path(K), scale=scale), strat.common(declared(loss))
     result, common = (fitted(model, raw, labels, Z).result_ for model in fits)
-    assert (
-        result.status == "converged"
-        and result.iterations <= 3
-        and result.objective <= common.objective * (1 + 1e-9)
-    )
+    assert result.status == "converged" and result.iterations <= 3
+    assert result.objective <= common.objective * (1 + 1e-9)
 
 
 def test_huber_losses_with_almost_all_records_on_their_straight_parts():

@@ -10,12 +10,10 @@ import strat
 
 theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
 x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
-base = strat.BaseModel(
-    loss=cp.square(y - x @ theta - b), regularizer=0.1 * cp.norm1(theta), data=(x, y), predict=x @ theta + b
-)
-graph = strat.graphs.product(
-    strat.graphs.path(range(3), weight=2.0, name="age"), strat.graphs.complete(["F", "M"], name="sex")
-)
+loss, predict = cp.square(y - x @ theta - b), x @ theta + b
+base = strat.BaseModel(loss=loss, regularizer=0.1 * cp.norm1(theta), data=(x, y), predict=predict)
+ages = strat.graphs.path(range(3), weight=2.0, name="age")
+graph = strat.graphs.product(ages, strat.graphs.complete(["F", "M"], name="sex"))
 rng = np.random.default_rng(0)
 X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
 Y = X.to_numpy() @ [1.0, -1.0] + rng.normal(size=60)
