@@ -22,8 +22,7 @@ def value_at(expression, point):
     """CVXPY's value with leaves set to ``{leaf: value}``; nan is +inf."""
     saved(point.items())
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             value = float(np.asarray(expression.value).item())
     finally:
         saved((leaf, None) for leaf in point)
@@ -59,8 +58,7 @@ def prox_by_cvxpy(expression, variables, v, steps, constraints=(), data=(), arra
         for x in variables:
             limits += attribute_constraints(x, fresh[x.name()])
     problem = cp.Problem(cp.Minimize(total), limits)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         for options in ACCURACIES:
             try:
                 problem.solve(solver=cp.CLARABEL, **options)

@@ -70,8 +70,7 @@ class Refitted:
         model = strat.lrsm(self.model.base, graph, solver=strat.NewtonCG(tol=1e-12, max_iter=60))
         model.set_params(**self.own | {f"base__{name}": v for name, v in (values or {}).items()})
         weight = self.training.weight
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             start = {"theta": self.model.theta_}
             return model.fit(*self.training.arrays, strata=self.labels, sample_weight=weight, init=start)
 

@@ -94,16 +94,14 @@ def mean(ridge=0, **options):
 
 def fitted(model, X, y, z, weight=None, **options):
     """The fitted model, without warnings of strata alone and of fits that were stopped."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.DataWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.DataWarning):
         warnings.simplefilter("ignore", strat.ConvergenceWarning)
         return model.fit(X, y, strata=z, sample_weight=weight, **options)
 
 
 def solved(problem):
     """Optimal value; Clarabel may say that it does not reach the accuracy asked for."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return problem.solve(solver=cp.CLARABEL, **TIGHT)
 
 
@@ -127,13 +125,11 @@ def problem(loss="logistic", regularizer="l1", h=None, on=None, couple=None, **o
     """What a solver sees: the joint problem of the records and a graph."""
     X, y, z, weight = records(loss)
     model = strat.StratifiedModel(declared(loss, regularizer, couple), on or graph(), h or GIVEN, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.DataWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.DataWarning):
         return BoundModel(model, (X, y), z, weight).problem()
 
 
 def solve(p, solver, **options):
     """The solver's result from the prox at 0."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.ConvergenceWarning):
         return solver._run(p, p.prox(np.zeros((p.K, p.n)), 1.0), p.w0, **options)

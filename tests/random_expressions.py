@@ -213,8 +213,7 @@ class Maker:
 
     def expression(self):
         """A convex scalar with at least one variable, and with data if it is a loss."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             while True:
                 e = self.convex(int(self.rng.integers(0, 3)))
                 if not isinstance(e, cp.Expression) or not e.variables():

@@ -120,8 +120,7 @@ def test_strata_that_no_edges_join_to_records_are_named(tmp_path):
         text = f"of 1 of 3 records does not depend .* where the stratum {re.escape(repr(labels[2]))} has"
         with pytest.warns(strat.DataWarning, match=text):
             model.predict(strata=labels[:3])
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(action="error"):
             model.predict(strata=labels[:2])
     model.save(tmp_path / "model")
     with pytest.warns(strat.DataWarning, match="does not depend on any data"):

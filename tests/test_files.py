@@ -121,8 +121,7 @@ def same_model(found, model):
 
 @pytest.mark.filterwarnings("ignore:.* was fitted with another declaration")
 def test_damaged_model_files_end_in_the_packages_error(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.ConvergenceWarning):
         model = strat.joint(BASE, GRAPH, solver=strat.MAPG(max_iter=3))
         model.set_params(base__lam=[0.1, 0.2], scale__age=2.0).fit(X, Y, strata=Z)
     path = tmp_path / "model.npz"
@@ -208,8 +207,7 @@ def fit(path, base=BASE, max_iter=4, make=strat.joint, data=(X, Y), solver=strat
     method = solver(tol=1e-13, max_iter=max_iter, checkpoint=path, **steps)
     model = make(base, GRAPH, solver=method, **options)
     model.set_params(**constants)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.ConvergenceWarning):
         return model.fit(*data, strata=Z, init=init, validation=validation)
 
 

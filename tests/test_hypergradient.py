@@ -188,8 +188,7 @@ def test_a_singular_hessian_is_never_silent():
         strat.hypergradient(model, held)
     ridge = strat.BaseModel(loss, 1e-3 * cp.sum_squares(theta), data=(x, y))
     model = strat.lrsm(ridge, graph).fit(X, [1.0, 2.0, 3.0], strata=[0, 1, 2])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         strat.hypergradient(model, held)
 
 

@@ -24,8 +24,7 @@ def rows(table):
 
 def bound(row, index=INDEX):
     """Oracle, variables and data arrays of a row."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.DataWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.DataWarning):
         program = strat.compile(row.expression, data=row.data, constraints=row.constraints)
     arrays = [RECORDS[p.name()][: len(index)] for p in row.data]
     oracle = program.bind(*arrays, strata=index, strata_order=range(K)) if row.data else program.bind()
@@ -106,8 +105,7 @@ def test_proxes_are_computed_as_well_as_they_can_be(row):
 
 @rows(COMPILED)
 def test_warnings_come_at_declaration(row):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         program = strat.compile(row.expression, data=row.data, constraints=row.constraints)
         arrays = [RECORDS[p.name()] for p in row.data]
         declared = len(caught)

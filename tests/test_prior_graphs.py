@@ -33,8 +33,7 @@ def separate():
     rng, strata = np.random.default_rng(1), ["a"] * 20 + ["b"] * 30 + ["c"] * 2 + ["e"] * 10
     X = rng.standard_normal((len(strata), 2))
     Y = X @ [1.0, -1.0] + rng.standard_normal(len(strata))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.DataWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.DataWarning):
         return strat.separate(base, (["a", "b", "c", "d", "e"], np.zeros((5, 5)))).fit(X, Y, strata=strata)
 
 

@@ -44,8 +44,7 @@ def points(name, K, seed=0, spread=0.1):
 
 def bound(expression):
     """The oracle, without the warnings about hidden domains that some examples deserve."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.DataWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.DataWarning):
         return strat.compile(expression).bind()
 
 

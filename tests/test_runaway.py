@@ -30,8 +30,7 @@ def declared(loss, regularizer=0, **options):
 
 def warned(model, labels, strata=Z, **options):
     """The warning that a fit to the dummy has no minimum, or None."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as found:
         model.fit(DUMMY, labels, strata=strata, **options)
     texts = [str(w.message) for w in found if w.category is strat.ConvergenceWarning]
     return next((text for text in texts if "has no minimum" in text), None)

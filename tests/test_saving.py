@@ -73,8 +73,7 @@ def write(path, **changes):
 @pytest.mark.parametrize("changes", [{}, COMMON], ids=["joint", "common"])
 def test_a_file_of_an_earlier_version_is_loaded(tmp_path, changes):
     path = write(tmp_path / "model.npz", **changes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         model = strat.load(path, BASE)
     assert model.strata_ == Z and np.array_equal(model.W_, WEIGHTS)
     assert model.get_params()["base__lam"] == 0.25 and model.scale == {"sex": 2.0, "age": 1.0}
@@ -157,8 +156,7 @@ def test_classes_that_are_not_strats_own_are_refused_by_name(tmp_path):
 def test_loading_with_another_declaration_is_warned_of(tmp_path):
     path = tmp_path / "model.npz"
     strat.lrsm(BASE, GRAPH).fit(Y, strata=Z).save(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         strat.load(path, declared())
     with pytest.warns(strat.DataWarning, match="fitted with another declaration than base"):
         strat.load(path, declared(cp.norm1))

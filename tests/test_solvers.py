@@ -94,8 +94,7 @@ def test_rates_in_a_box(solver):
     _, y, z, weight = records("logistic")
     p, won = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5]), cp.Parameter(name="won")
     base = strat.BaseModel(-won * cp.log(p) - (1 - won) * cp.log(1 - p), data=(won,))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.DataWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.DataWarning):
         model = strat.lrsm(base, graph(), solver=solver).fit(y > 0, strata=z, sample_weight=weight)
     assert model.result_.objective == pytest.approx(solved(model.to_cvxpy()), rel=1e-6)
     assert model.theta_["p"].min() >= 1e-5 and model.theta_["p"].max() <= 1 - 1e-5
@@ -105,8 +104,7 @@ def test_a_minimum_at_the_edge_of_the_losss_domain_is_finite():
     rate, y = cp.Variable(name="rate"), cp.Parameter(name="y")
     base = strat.BaseModel(rate - y * cp.log(rate), data=(y,))
     model = strat.separate(base, strat.graphs.path(2), solver=strat.ADMM(max_iter=300))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=strat.ConvergenceWarning):
         model.fit([0.0, 0.0, 2.0, 4.0], strata=[0, 0, 1, 1])
     assert model.result_.objective == pytest.approx(6 - 6 * np.log(3), abs=1e-5)
     np.testing.assert_allclose(model.theta_["rate"], [0.0, 3.0], atol=1e-5)

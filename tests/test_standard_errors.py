@@ -220,8 +220,7 @@ def test_what_nothing_determines_is_infinite():
     base = strat.BaseModel(cp.square(y - x @ theta) / 2, data=(x, y))
     graph, X = nx.Graph([("a", "b")]), [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 2.0]]
     graph.add_nodes_from(["c", "d"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = strat.lrsm(base, graph).fit(X, [1.0, 1.0, 2.0, 4.0], strata=["a", "a", "c", "c"])
     with pytest.warns(strat.DataWarning, match=r"4 parameters in 2 strata \('c', 'd'\) have infinite"):
         errors = strat.standard_errors(model)["theta"]

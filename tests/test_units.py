@@ -248,8 +248,7 @@ def test_strata_without_records_are_means_of_their_neighbours_in_all_units(loss,
         models = [strat.lrsm(base, graph, scale=weight) for graph in (nx.complete_graph(K + 2), path)]
         models += [strat.joint(base, path, lambda1=0.01, lambda2=1.0, eta=0.1, mu=0.1)] if held else []
         for model in models:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", strat.CollapseWarning)
+            with warnings.catch_warnings(action="ignore", category=strat.CollapseWarning):
                 t = fitted(model, X * size, LOSSES[loss][1], Z).theta_["t"] * size
             L = (np.diag(model.W_.sum(axis=1)) - model.W_)[K:]
             means = np.linalg.solve(L[:, K:], -L[:, :K] @ t[:K])
