@@ -86,10 +86,11 @@ def linear(loss=strat.losses.squared, n=2, ridge=0.5, **options):
     return strat.BaseModel(loss(y, u), weight * cp.sum_squares(theta), data=(x, y), predict=u, **options)
 
 
-def mean(ridge=0, **options):
-    """The mean of the labels of a stratum."""
-    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
-    return strat.BaseModel(cp.square(y - mu), ridge * cp.square(mu), data=(y,), predict=mu, **options)
+def mean(ridge=0, shape=(), name="mu", **options):
+    """The mean of the labels of a stratum, which are numbers or arrays."""
+    mu, y = cp.Variable(shape, name=name), cp.Parameter(shape, name="y")
+    square = cp.sum_squares if shape else cp.square
+    return strat.BaseModel(square(y - mu), ridge * square(mu), data=(y,), predict=mu, **options)
 
 
 def fitted(model, X, y, z, weight=None, **options):

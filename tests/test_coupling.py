@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from fitted_models import Refitted, derivative, edge_matrix, slopes, slopes_in
+from problems import LOSSES, mean, solved
 
 import strat
 from strat.derivatives.hypergradient import FittedModel
@@ -17,11 +18,6 @@ from strat.solvers import NewtonCG
 
 N = 3
 TABLE = {"row": np.array([0.2, 3.0, 0.0]), "column": np.array([4.0, 0.1, 0.7]), None: 0.5}
-LOSSES = {
-    "squares": lambda y, u: cp.square(y - u),
-    "logistic": lambda y, u: cp.logistic(-cp.multiply(y, u)),
-    "pinball": lambda y, u: cp.maximum(0.8 * (y - u), 0.2 * (u - y)),
-}
 REGULARIZERS = {
     "ridge": lambda t: 0.1 * cp.sum_squares(t),
     "l1": lambda t: 0.5 * cp.norm1(t) + 0.05 * cp.sum_squares(t),
@@ -50,7 +46,7 @@ def declared(loss="squares", regularizer="ridge", couple=None):
     x, y = cp.Parameter(N, name="x"), cp.Parameter(name="y")
     couple = {"theta": TABLE, "b": {"row": 2.0}} if couple is None else couple
     penalty = REGULARIZERS[regularizer](theta) + 0.05 * cp.square(b)
-    return strat.BaseModel(LOSSES[loss](y, x @ theta + b), penalty, data=(x, y), couple=couple)
+    return strat.BaseModel(LOSSES[loss][1](y, x @ theta + b), penalty, data=(x, y), couple=couple)
 
 
 def fitted(loss="squares", regularizer="ridge", solver=None, couple=None, **options):
@@ -73,15 +69,14 @@ def whole(loss, regularizer, scale):
     place = np.array([nodes.index(label) for label in z])
     chosen = sp.csr_array((np.ones(len(z)), (np.arange(len(z)), place)), shape=(len(z), len(nodes)))
     u = cp.sum(cp.multiply(np.column_stack([X, np.ones(len(z))]), chosen @ theta), axis=1)
-    total = cp.sum(LOSSES[loss](y, u))
+    total = cp.sum(LOSSES[loss][1](y, u))
     for k in range(len(nodes)):
         total += REGULARIZERS[regularizer](theta[k, :N]) + 0.05 * cp.square(theta[k, N])
     for a, c, attributes in graph().edges(data=True):
         weight = weight_of(a, c, attributes, scale)
         total += 0.5 * weight @ cp.square(theta[nodes.index(a)] - theta[nodes.index(c)])
-    problem = cp.Problem(cp.Minimize(total))
-    problem.solve(cp.CLARABEL, **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-10))
-    return theta.value, problem.value
+    minimum = solved(cp.Problem(cp.Minimize(total)))
+    return theta.value, minimum
 
 
 @pytest.mark.parametrize(
@@ -153,9 +148,7 @@ def test_standard_errors_are_those_of_the_whole_hessian():
 
 def test_what_some_factor_alone_couples_may_be_undetermined():
     """An intercept that only the columns couple, in strata of which a whole column has no record."""
-    b, y = cp.Variable(2, name="b"), cp.Parameter(2, name="y")
-    couple = {"b": {"row": [1.0, 0.0], "column": [0.0, 1.0]}}
-    base = strat.BaseModel(cp.sum_squares(y - b), data=(y,), couple=couple)
+    base = mean(shape=2, name="b", couple={"b": {"row": [1.0, 0.0], "column": [0.0, 1.0]}})
     made = strat.graphs.grid(2, 3, name=("row", "column"))
     nodes = [node for node in made if node != (0, 0)]
     model = strat.lrsm(base, made)

@@ -22,6 +22,8 @@ Z = RNG.integers(0, K, N)
 X = RNG.normal(size=(N, D))
 TRUE = np.linspace(-1, 1, K)[:, None] * np.ones(D)
 Y = np.where(np.einsum("ij,ij->i", X, TRUE[Z]) + 0.5 * RNG.normal(size=N) > 0, 1.0, -1.0)
+PATH = strat.graphs.path(range(K), weight=2.0)
+JOINT = strat.LogDet(lambda1=1.0, lambda2=0.5, eta=0.1, mu=0.5)
 
 
 def logistic(weight=0.1, **options):
@@ -29,10 +31,6 @@ def logistic(weight=0.1, **options):
     x, y = cp.Parameter(D, name="x"), cp.Parameter(name="y")
     u = x @ theta + b
     return strat.BaseModel(cp.logistic(-y * u), weight * cp.norm1(theta), data=(x, y), predict=u, **options)
-
-
-PATH = strat.graphs.path(range(K), weight=2.0)
-JOINT = strat.LogDet(lambda1=1.0, lambda2=0.5, eta=0.1, mu=0.5)
 
 
 def joint(**options):
@@ -154,9 +152,7 @@ def test_nothing_of_the_users_is_changed():
 
 def test_hyperparameters_are_read_at_fit_and_can_be_set_on_a_model():
     lam = cp.Parameter(name="lam", nonneg=True)
-    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
-    base = strat.BaseModel(cp.square(y - mu), lam * cp.square(mu), data=(y,))
-    model = strat.separate(base)
+    model = strat.separate(mean(lam))
     with pytest.raises(strat.DeclarationError, match="lam in the regularizer has no value"):
         model.fit(Y, strata=Z)
     lam.value = 1.0

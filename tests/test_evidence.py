@@ -4,6 +4,7 @@ import cvxpy as cp
 import networkx as nx
 import numpy as np
 import pytest
+from problems import LOSSES
 from scipy.stats import multivariate_normal
 
 import strat
@@ -15,11 +16,6 @@ from strat.selection.tuning.by_evidence import PRODUCT, TABLE
 from strat.selection.tuning.evidence import Evidence
 
 N = 3
-LOSSES = {
-    "squares": lambda y, u: cp.square(y - u),
-    "logistic": lambda y, u: cp.logistic(-cp.multiply(y, u)),
-    "poisson": lambda y, u: cp.exp(u) - cp.multiply(y, u),
-}
 
 
 def declaration(loss="squares", ridge=0.3, free=True, **options):
@@ -28,7 +24,7 @@ def declaration(loss="squares", ridge=0.3, free=True, **options):
     x, y = cp.Parameter(N, name="x"), cp.Parameter(name="y")
     lam, u = cp.Parameter(nonneg=True, name="lam", value=ridge), x @ theta + b
     penalty = lam * cp.sum_squares(theta) + (0 if free else 0.2 * cp.square(b))
-    return strat.BaseModel(LOSSES[loss](y, u), penalty, data=(x, y), predict=u, **options)
+    return strat.BaseModel(LOSSES[loss][1](y, u), penalty, data=(x, y), predict=u, **options)
 
 
 def grid(rows=3, columns=4):
@@ -61,18 +57,15 @@ def with_other_edges():
     return graph
 
 
+BY_FACTOR = {"theta": {"row": [1.0, 0.0, 3.0], None: 2.0}, "b": {"column": 0.0}}
+SCALES = {"row": 0.3, "column": 2.0}
 CASES = {
-    "squares": ("squares", {}, grid(), {"row": 0.3, "column": 2.0}),
+    "squares": ("squares", {}, grid(), SCALES),
     "squares, couple": ("squares", {"couple": {"theta": np.array([1.0, 0.0, 3.0])}}, grid(), 0.5),
-    "logistic, couple by factor": (
-        "logistic",
-        {"couple": {"theta": {"row": [1.0, 0.0, 3.0], None: 2.0}, "b": {"column": 0.0}}, "free": False},
-        with_other_edges(),
-        {"row": 0.3, "column": 2.0},
-    ),
+    "logistic, by factor": ("logistic", {"couple": BY_FACTOR, "free": False}, with_other_edges(), SCALES),
     "logistic": ("logistic", {}, grid(), 1.0),
-    "logistic, proper": ("logistic", {"free": False}, with_other_edges(), {"row": 0.3, "column": 2.0}),
-    "logistic, components": ("logistic", {}, with_other_edges(), {"row": 0.3, "column": 2.0}),
+    "logistic, proper": ("logistic", {"free": False}, with_other_edges(), SCALES),
+    "logistic, components": ("logistic", {}, with_other_edges(), SCALES),
     "poisson, no ridge": ("poisson", {"ridge": 0.0}, grid(), 1.0),
     "no factors": ("logistic", {}, nx.cycle_graph([(k // 4, k % 4) for k in range(12)]), 0.8),
 }
@@ -83,7 +76,8 @@ def test_the_gradient_equals_differences(case):
     loss, options, graph, scale = CASES[case]
     model = strat.lrsm(declaration(loss, **options), graph, scale=scale)
     found = evidence(model, records(grid(), loss=loss))
-    assert found.shape == (_axes(graph), N if case == "squares, couple" else N + 1)
+    axes = {edge.get("factor") for _, _, edge in graph.edges(data=True)}  # and edges without one
+    assert found.shape == (len(axes), N if case == "squares, couple" else N + 1)
     rng, h = np.random.default_rng(1), 1e-3
     x = rng.normal(size=found.shape) * 0.5
     value, gradient = found(x)
@@ -95,24 +89,20 @@ def test_the_gradient_equals_differences(case):
         assert np.vdot(gradient, d) == pytest.approx(difference, abs=1e-6 * np.abs(gradient).max())
 
 
-def _axes(graph):
-    """Factors, and edges without one."""
-    return len({edge.get("factor") for _, _, edge in graph.edges(data=True)})
-
-
 def test_squares_have_the_marginal_likelihood_of_a_gaussian_process():
     graph, data = grid(), records(grid(), count=3)
     model = strat.lrsm(declaration(free=False), graph, scale=0.7)
     found, (X, y, z) = evidence(model, data), data
-    K, n = len(graph), N + 1
+    prior, K, n = read_graph(graph), len(graph), N + 1
     design = np.zeros((len(y), K, n))
     design[np.arange(len(y)), [list(graph).index(node) for node in z]] = np.column_stack([X, np.ones(len(y))])
 
     def marginal(x):
         A = np.kron(np.eye(K), np.diag([0.6] * N + [0.4]))
         for c, weights in enumerate((found.terms.T @ found.at(x)).T):
-            laplacian = nx.laplacian_matrix(_weighted(graph, weights)).toarray()
-            A += np.kron(laplacian, np.diag(np.eye(n)[c]))
+            W = np.zeros((K, K))
+            W[prior.i, prior.j] = W[prior.j, prior.i] = weights
+            A += np.kron(np.diag(W.sum(axis=1)) - W, np.diag(np.eye(n)[c]))
         Z = design.reshape(len(y), -1)
         S = np.eye(len(y)) / 2 + Z @ np.linalg.solve(A, Z.T)
         phi = y @ np.linalg.solve(S, y) / len(y)  # the noise's size at its optimum
@@ -143,13 +133,6 @@ def test_logistic_evidence_is_near_the_integral():
     far, start = np.array([[3.0]]), np.zeros((1, 1))
     assert found(far)[0] - found(start)[0] == pytest.approx(integral(far) - integral(start), abs=0.01)
     assert found(far)[0] < found(start)[0] - 1  # the strata differ
-
-
-def _weighted(graph, w):
-    prior, out = read_graph(graph), nx.Graph()
-    out.add_nodes_from(range(prior.K))
-    out.add_weighted_edges_from(zip(prior.i.tolist(), prior.j.tolist(), w, strict=True))
-    return out
 
 
 TRAIN, TEST = records(grid(4, 5), count=5), records(grid(4, 5), count=60, seed=1)

@@ -5,7 +5,7 @@ import numpy as np
 import paper_data
 import pytest
 from problems import graph as graph_of
-from problems import problem
+from problems import mean, problem
 from problems import solve as run
 from sklearn.base import clone
 
@@ -19,6 +19,7 @@ from strat.solvers.starts import solve
 
 LEARNED = [LogDet(0.5, 0.2, 0.1, 0.2), LogDiagonal(0.5, 0.2), TraceConstraint(6.0, 0.1), Entropy(0.8)]
 SOLVERS = [MAPG, AlternatingMinimization]
+BASE = mean(0.1, 2, "theta")
 
 
 def is_monotone(result):
@@ -153,7 +154,7 @@ def test_what_to_do_where_an_oracle_is_missing():
 def test_far_from_the_origin(solver):
     """Rounding of the Laplacian term is relative to the parameters, not to their differences."""
     Y, z = records()
-    model = strat.StratifiedModel(declared(), None, LEARNED[0], solver=solver(tol=1e-8))
+    model = strat.StratifiedModel(BASE, None, LEARNED[0], solver=solver(tol=1e-8))
     result = model.fit(Y + 50.0, strata=z).result_
     assert result.status == "converged" and is_monotone(result)
 
@@ -195,11 +196,6 @@ def test_where_w0_is_not_feasible_the_best_graph_is_the_start(h):
         solve(p, MAPG(), {"w": p.edges.zeros()})
 
 
-def declared():
-    theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
-    return strat.BaseModel(cp.sum_squares(y - theta), 0.1 * cp.sum_squares(theta), data=(y,), predict=theta)
-
-
 def records(seed=0, labels="abcdef"):
     rng = np.random.default_rng(seed)
     Y, z = rng.standard_normal((30, 2)), [labels[i % len(labels)] for i in range(30)]
@@ -211,7 +207,7 @@ def records(seed=0, labels="abcdef"):
 @pytest.mark.parametrize("h", LEARNED)
 def test_estimator(solver, h):
     Y, z = records()
-    model = strat.StratifiedModel(declared(), None, h, solver=solver(tol=1e-9)).fit(Y, strata=z)
+    model = strat.StratifiedModel(BASE, None, h, solver=solver(tol=1e-9)).fit(Y, strata=z)
     W, parts = model.W_, model.result_.parts
     assert model.result_.status == "converged"
     assert np.array_equal(W, W.T) and W.shape == (6, 6)
@@ -234,17 +230,17 @@ def test_estimator(solver, h):
 
 
 def test_shorthands_candidates_and_warm_starts():
-    base, (Y, z) = declared(), records()
+    Y, z = records()
     for make, h in (
-        (strat.log_diagonal(base, lambda1=0.5, lambda2=0.2), LogDiagonal(0.5, 0.2)),
-        (strat.trace_constraint(base, lambda1=6.0, lambda2=0.1), TraceConstraint(6.0, 0.1)),
-        (strat.entropy(base, sigma=0.8), Entropy(0.8)),
+        (strat.log_diagonal(BASE, lambda1=0.5, lambda2=0.2), LogDiagonal(0.5, 0.2)),
+        (strat.trace_constraint(BASE, lambda1=6.0, lambda2=0.1), TraceConstraint(6.0, 0.1)),
+        (strat.entropy(BASE, sigma=0.8), Entropy(0.8)),
     ):
-        model = strat.StratifiedModel(base, None, h).fit(Y, strata=z)
+        model = strat.StratifiedModel(BASE, None, h).fit(Y, strata=z)
         assert np.array_equal(make.fit(Y, strata=z).W_, model.W_)
         model.set_params(graph=strat.graphs.cycle(list("abcdef")), edges="prior").fit(Y, strata=z)
         assert model.result_.status == "converged" and not model.W_[0, 2:5].any()
-    model = strat.trace_constraint(base, lambda1=6.0, lambda2=0.1, warm_start=True).fit(Y, strata=z)
+    model = strat.trace_constraint(BASE, lambda1=6.0, lambda2=0.1, warm_start=True).fit(Y, strata=z)
     model.set_params(graph_regularizer__lambda1=12.0).fit(Y, strata=z)
     assert model.W_.sum() == pytest.approx(12.0)
 
@@ -254,7 +250,7 @@ def test_shorthands_candidates_and_warm_starts():
 def test_few_strata(solver, K):
     Y, z = records(labels="abc"[:K])
     for h in LEARNED:
-        model = strat.StratifiedModel(declared(), None, h, solver=solver())
+        model = strat.StratifiedModel(BASE, None, h, solver=solver())
         if K == 1 and isinstance(h, (LogDiagonal, TraceConstraint)):
             with pytest.raises(GraphError, match="there is one stratum, and .* needs an edge between two"):
                 model.fit(Y, strata=z)
@@ -282,10 +278,10 @@ def test_errors_of_the_estimator():
     graph.add_node("f")
     lonely = r"edges: stratum 'f' \(1 in all\) has no candidate edge"
     for model, error, match in (
-        (strat.log_diagonal(declared(), lambda2=0), OptionError, "lambda2 = 0 .*above 0 where lambda1 > 0"),
-        (strat.entropy(declared(), sigma=-1), OptionError, "sigma = -1 is out of range"),
-        (strat.log_diagonal(declared(), graph, edges="prior"), GraphError, lonely),
-        (strat.StratifiedModel(declared(), None, "entropy"), OptionError, r"an object such as strat.LogDet"),
+        (strat.log_diagonal(BASE, lambda2=0), OptionError, "lambda2 = 0 .*above 0 where lambda1 > 0"),
+        (strat.entropy(BASE, sigma=-1), OptionError, "sigma = -1 is out of range"),
+        (strat.log_diagonal(BASE, graph, edges="prior"), GraphError, lonely),
+        (strat.StratifiedModel(BASE, None, "entropy"), OptionError, r"an object such as strat.LogDet"),
     ):
         with pytest.raises(error, match=match):
             model.fit(Y, strata=z)
@@ -331,8 +327,7 @@ def test_entropy_ends_with_its_kernel_however_far_strata_are(far):
 
 @pytest.mark.parametrize("edges", ["prior", "two-hop", "knn"])
 def test_sparse_and_dense_factors_lead_to_the_same_fit(monkeypatch, edges):
-    rng, theta, y = np.random.default_rng(0), cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
-    base = strat.BaseModel(cp.sum_squares(y - theta), data=(y,))
+    rng, base = np.random.default_rng(0), mean(shape=2, name="theta")
     z = np.repeat(np.arange(30), 4)
     Y, found = rng.standard_normal((120, 2)) + (z[:, None] > 14), []
     graph = strat.graphs.path(30, weight=0.5)

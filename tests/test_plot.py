@@ -8,6 +8,7 @@ import matplotlib
 import networkx as nx
 import numpy as np
 import pytest
+from problems import mean
 from scipy import sparse
 
 import strat
@@ -20,6 +21,7 @@ from matplotlib.collections import LineCollection
 RNG = np.random.default_rng(0)
 THETA, Y = cp.Variable(name="rate"), cp.Parameter(name="y")
 BASE = strat.BaseModel(cp.square(Y - THETA) / 2, data=(Y,))
+PARTS = nx.disjoint_union(graphs.cycle(5), graphs.path(3))
 
 
 @pytest.fixture(autouse=True)
@@ -191,9 +193,8 @@ def test_years_become_a_line_with_a_band():
 
 
 def test_strata_without_order_become_points():
-    theta, y = cp.Variable(3, name="theta"), cp.Parameter(3, name="y")
-    base = strat.BaseModel(cp.sum_squares(y - theta), data=(y,))
-    model = strat.separate(base).fit(RNG.standard_normal((8, 3)), strata=["north", "south"] * 4)
+    records, base = RNG.standard_normal((8, 3)), mean(shape=3, name="theta")
+    model = strat.separate(base).fit(records, strata=["north", "south"] * 4)
     ax = plot.parameters(model, errors=True)
     assert {line.get_linestyle() for line in ax.lines} == {"None"}
     assert ticks(ax.xaxis) == ["north", "south"]
@@ -204,9 +205,7 @@ def test_strata_without_order_become_points():
 
 
 def test_entries_of_a_matrix_are_chosen_by_index():
-    theta, y = cp.Variable((2, 2), name="theta"), cp.Parameter((2, 2), name="y")
-    base = strat.BaseModel(cp.sum_squares(y - theta), data=(y,))
-    graph = graphs.grid(2, 2)
+    base, graph = mean(shape=(2, 2), name="theta"), graphs.grid(2, 2)
     model = strat.lrsm(base, graph).fit(RNG.standard_normal((4, 2, 2)), strata=list(graph))
     assert np.array_equal(drawn(plot.parameters(model)).ravel(), model.theta_["theta"][:, 0, 0])
     ax = plot.parameters(model, "theta", (1, 0), cmap="cividis")
@@ -243,9 +242,6 @@ def test_the_heaviest_edges_are_drawn():
     assert ax.get_title() == "30 strata, the 50 heaviest of 435 edges"
     with pytest.raises(OptionError, match="most must be a whole number of at least 1, not 0"):
         plot.graph(W + W.T, most=0)
-
-
-PARTS = nx.disjoint_union(graphs.cycle(5), graphs.path(3))
 
 
 @pytest.mark.parametrize("graph", [nx.empty_graph(4), graphs.path(1), PARTS, nx.path_graph(200)])

@@ -26,10 +26,6 @@ def blocks(matrix, n):
     return np.stack([matrix[k * n : (k + 1) * n, k * n : (k + 1) * n] for k in range(K)])
 
 
-def block_diagonal(parts):
-    return sp.block_diag(list(parts)).toarray()
-
-
 def logistic_hessians(X, theta, strata, K):
     margin = np.einsum("rn,rn->r", X, theta[strata])
     curvature = 1 / (2 + np.exp(margin) + np.exp(-margin))
@@ -107,7 +103,7 @@ def test_a_logistic_model_with_couple_has_the_dense_inverse():
     model = strat.lrsm(logistic_base(n, couple={"theta": couple}), GRAPH, **TIGHT)
     model.fit(X, Y, strata=strata, sample_weight=np.where(np.arange(80) < 70, 1.0, 0.0))
     H = logistic_hessians(X[:70], model.theta_["theta"], strata[:70], K) + 0.6 * np.eye(n)
-    expected = np.linalg.inv(block_diagonal(H) + np.kron(laplacian(GRAPH), np.diag(couple)))
+    expected = np.linalg.inv(scipy.linalg.block_diag(*H) + np.kron(laplacian(GRAPH), np.diag(couple)))
     assert np.allclose(strat.covariances(model), blocks(expected, n), rtol=1e-9)
 
 
@@ -120,7 +116,7 @@ def test_parameters_held_at_a_kink_are_left_out(ridge):
     theta = model.theta_["theta"]
     free = theta != 0
     assert 0 < free.sum() < free.size
-    full = block_diagonal(logistic_hessians(X, theta, strata, K) + 2 * ridge * np.eye(n))
+    full = scipy.linalg.block_diag(*logistic_hessians(X, theta, strata, K) + 2 * ridge * np.eye(n))
     full += np.kron(laplacian(GRAPH), np.eye(n))
     support = np.flatnonzero(free.ravel())
     variance = np.full(K * n, np.nan)
@@ -239,9 +235,12 @@ def test_dispersion_is_checked(dispersion):
 def test_a_loss_with_kinks_is_refused(tmp_path):
     y, theta = cp.Parameter(name="y"), cp.Variable(name="theta")
     smooth = strat.BaseModel(cp.abs(y - theta), cp.square(theta), data=(y,), smoothing=0.5)
-    model = strat.separate(smooth).fit([1.0, 0.2], strata=[0, 0])
+    model = strat.lrsm(smooth, strat.graphs.path(2)).fit([1.0, 0.2], strata=[0, 1])
     assert np.isfinite(strat.standard_errors(model)["theta"]).all()
+    # As a solver that needs no gradient would have left it.
     model.base = strat.BaseModel(cp.abs(y - theta), cp.square(theta), data=(y,))
+    with pytest.raises(strat.NoOracleError, match="no gradient.*not differentiable.*smoothing="):
+        strat.hypergradient(model, ([1.5, 1.5], [0, 1]))
     with pytest.raises(strat.NoOracleError, match="second derivatives of the loss, but abs"):
         strat.standard_errors(model)
     model.base = smooth

@@ -7,6 +7,7 @@ import cvxpy as cp
 import networkx as nx
 import numpy as np
 import pytest
+from problems import LOSSES, mean
 from sklearn.base import clone
 
 import strat
@@ -23,12 +24,7 @@ NODES = [(a, b) for a in range(SIDE) for b in range(SIDE)]
 def declaration(loss="squares", ridge=0.1):
     theta, x, y = cp.Variable(N, name="theta"), cp.Parameter(N, name="x"), cp.Parameter(name="y")
     lam = cp.Parameter(nonneg=True, value=ridge, name="lam")
-    losses = {
-        "squares": cp.square(y - x @ theta),
-        "logistic": cp.logistic(-cp.multiply(y, x @ theta)),
-        "absolute": cp.abs(y - x @ theta),
-    }
-    return strat.BaseModel(losses[loss], lam * cp.sum_squares(theta), data=(x, y))
+    return strat.BaseModel(LOSSES[loss][1](y, x @ theta), lam * cp.sum_squares(theta), data=(x, y))
 
 
 BASE = declaration()
@@ -204,9 +200,7 @@ def origins(count, years=8):
     level = rng.normal(size=(2, years)).cumsum(axis=1)
     y = np.array([level["ab".index(city), year] for city, year in z]) + 0.3 * rng.normal(size=len(z))
     cities, time = strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(years), name="year")
-    theta, value = cp.Variable(name="theta"), cp.Parameter(name="y")
-    base = strat.BaseModel(cp.square(value - theta), data=(value,))
-    return strat.lrsm(base, strat.graphs.product(cities, time)), (y, z), strat.RollingOrigin(count, time=1)
+    return strat.lrsm(mean(), strat.graphs.product(cities, time)), (y, z), strat.RollingOrigin(count, time=1)
 
 
 def test_rounds_of_rolling_origins_judge_what_comes_later(monkeypatch):
