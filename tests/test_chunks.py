@@ -35,7 +35,7 @@ def records():
     return X, Y, z, rng.integers(0, 3, N).astype(float)
 
 
-def model_of(loss, graph=True):
+def model_of(loss):
     return strat.lrsm(base_of(loss), strat.graphs.path(K, weight=2.0), solver=strat.NewtonCG(tol=1e-10))
 
 

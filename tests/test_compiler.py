@@ -433,12 +433,9 @@ def test_norms_of_records_are_smoothed_by_their_envelopes():
     delta, u = 0.05, c - x @ B
     X, C, z = rng.normal(size=(60, 3)), rng.normal(size=(60, 4)), np.arange(60) % 2
     C[:20] = X[:20] @ np.ones((3, 4))  # many residuals of 0 at the solution
-    graph, spelled = (
-        strat.graphs.path(2),
-        BaseModel(cp.huber(cp.norm(u, 2), delta) / (2 * delta), data=(x, c)),
-    )
+    graph, spelled = strat.graphs.path(2), cp.huber(cp.norm(u, 2), delta) / (2 * delta)
     smooth = strat.lrsm(BaseModel(cp.norm(u, 2), data=(x, c), smoothing=delta), graph).fit(X, C, strata=z)
-    wanted = strat.lrsm(spelled, graph).fit(X, C, strata=z).result_.objective
+    wanted = strat.lrsm(BaseModel(spelled, data=(x, c)), graph).fit(X, C, strata=z).result_.objective
     assert smooth.result_.smoothed_objective == pytest.approx(wanted, rel=1e-9)
     several = 2 * cp.norm(u, 2) + cp.norm(x[0] * u[:2], 2) + 0.3 * cp.norm(B[0], 2) + cp.abs(u[0] - 1)
     model = strat.lrsm(BaseModel(several, data=(x, c), smoothing=delta), graph).fit(X, C, strata=z)

@@ -26,6 +26,10 @@ X = np.c_[np.ones(N), RNG.exponential(size=(N, 2))]
 TARGETS = RNG.gamma(2.0, size=N) + 0.1
 CHAIN = strat.graphs.path(K, weight=1.0)
 RIDGE = 0.01 * cp.sum_squares(theta)
+S, A = cp.Variable((3, 3), PSD=True, name="S"), cp.Parameter((3, 3), name="A")
+V = np.random.default_rng(0).standard_normal((40, 3, 5))
+V = V @ V.swapaxes(1, 2)
+POLES = {"inverse": cp.tr_inv(S), "fraction": cp.matrix_frac(A, S), "logarithm": -cp.log_det(S)}
 
 
 def records(loss):
@@ -256,12 +260,6 @@ def test_admm_takes_newton_steps_on_steep_losses_of_records():
     X = np.abs(rng.normal(size=(20, 2)))
     model = strat.lrsm(base, strat.graphs.path(2), solver=strat.ADMM(tol=1e-8))
     assert_optimal(model.fit(X, X @ [1.0, 2.0], strata=np.arange(20) % 2))
-
-
-S, A = cp.Variable((3, 3), PSD=True, name="S"), cp.Parameter((3, 3), name="A")
-V = np.random.default_rng(0).standard_normal((40, 3, 5))
-V = V @ V.swapaxes(1, 2)
-POLES = {"inverse": cp.tr_inv(S), "fraction": cp.matrix_frac(A, S), "logarithm": -cp.log_det(S)}
 
 
 @pytest.mark.parametrize("loss", POLES.values(), ids=POLES)

@@ -23,6 +23,9 @@ CASES = [
     *(TraceConstraint(4.0, 0.3), TraceConstraint(4.0, 0.0), TraceConstraint(2.0, 1e-4)),
 ]  # fmt: skip
 ALL = [LogDet(0.5, 0.2, 0.1, 0.2), LogDiagonal(1.0, 0.1), TraceConstraint(5.0, 0.1), Entropy(0.7)]
+LONELY = nx.Graph([(0, 1), (1, 2)])
+LONELY.add_node(3)
+THETA, TWO, ONE = np.arange(4.0)[:, None], [[0.0], [1.0]], [[0.0]]
 
 
 def point(edges, seed=0):
@@ -218,11 +221,6 @@ def test_a_prior_graph_and_a_dict_of_parameters():
     one = strat.learn_graph(theta, h, graph)
     two = strat.learn_graph(np.c_[theta["v"].reshape(3, 4), theta["b"]], h, graph)
     assert np.array_equal(one.W, two.W) and one.labels == ["a", "b", "c"]
-
-
-LONELY = nx.Graph([(0, 1), (1, 2)])
-LONELY.add_node(3)
-THETA, TWO, ONE = np.arange(4.0)[:, None], [[0.0], [1.0]], [[0.0]]
 
 
 def test_a_stratum_without_candidate_edges():

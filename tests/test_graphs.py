@@ -260,16 +260,13 @@ def test_what_is_no_graph_is_refused_with_advice(graph, message):
 def test_scales_multiply_the_weights_of_their_factor():
     graph = graphs.grid(2, 3, weight=(20, 10), name=("density", "sulphates"))
     prior = read_graph(graph)
-    expected = np.array([2 * w if f == "density" else w for _, _, w, f in edges_of(graph, prior)])
+    ends = ((prior.labels[i], prior.labels[j]) for i, j in zip(prior.i, prior.j, strict=True))
+    edges = (graph.edges[pair] for pair in ends)
+    expected = [edge["weight"] * (2 if edge["factor"] == "density" else 1) for edge in edges]
     assert np.array_equal(prior.weights({"density": 2}), expected)
     assert np.array_equal(prior.weights(0.5), prior.weights() / 2)
     assert prior.weights({}).tolist() == prior.weights().tolist()
     assert not prior.weights(0.0).any()
-
-
-def edges_of(graph, prior):
-    ends = [(prior.labels[i], prior.labels[j]) for i, j in zip(prior.i, prior.j, strict=True)]
-    return [(u, v, graph.edges[u, v]["weight"], graph.edges[u, v]["factor"]) for u, v in ends]
 
 
 def test_scales_reach_parallel_edges_of_different_factors_and_spare_the_rest():
@@ -376,14 +373,11 @@ def test_weights_of_libpysal_are_graphs():
         read_graph(nearest)
 
 
-@pytest.fixture
-def squares():
+def test_places_that_touch_share_a_border_or_are_near_are_joined():
     geopandas, shapely = pytest.importorskip("geopandas"), pytest.importorskip("shapely")
     shapes = [shapely.box(x, y, x + 1, y + 1) for x in range(3) for y in range(3)]
-    return geopandas.GeoDataFrame(geometry=[*shapes, shapely.box(9, 9, 10, 10)], index=[*"abcdefghi", "far"])
-
-
-def test_places_that_touch_share_a_border_or_are_near_are_joined(squares):
+    shapes.append(shapely.box(9, 9, 10, 10))
+    squares = geopandas.GeoDataFrame(geometry=shapes, index=[*"abcdefghi", "far"])
     king, rook = nx.strong_product(nx.path_graph(3), nx.path_graph(3)), nx.grid_2d_graph(3, 3)
     for rule, expected in (("queen", king), ("rook", rook)):
         expected = nx.relabel_nodes(expected, lambda n: "abcdefghi"[3 * n[0] + n[1]])

@@ -26,6 +26,12 @@ LOSSES = {
     "hinge": lambda u, y: cp.pos(1 - y * u),
     "absolute": lambda u, y: 2 * cp.abs(y - u),
 }
+KINKED = {
+    "pinball": LOSSES["pinball"],
+    "eps": lambda u, y: cp.pos(cp.abs(y - u) - 0.5),
+    "three kinks": lambda u, y: cp.maximum(0, y - u - 1, 2 * (y - u) - 4, u - y),
+    "with a square": lambda u, y: 2 * cp.abs(y - u) + 0.3 * cp.square(u - y),
+}
 
 
 def graph_of(name):
@@ -80,14 +86,6 @@ def test_other_terms_are_left_to_newton_steps_and_a_cone_program(case, smoothing
     best = by_cvxpy("pinball", smoothing, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
     assert model.result_.status == "converged" and model.result_.iterations <= 129
-
-
-KINKED = {
-    "pinball": LOSSES["pinball"],
-    "eps": lambda u, y: cp.pos(cp.abs(y - u) - 0.5),
-    "three kinks": lambda u, y: cp.maximum(0, y - u - 1, 2 * (y - u) - 4, u - y),
-    "with a square": lambda u, y: 2 * cp.abs(y - u) + 0.3 * cp.square(u - y),
-}
 
 
 @pytest.mark.parametrize("loss", KINKED)

@@ -17,6 +17,8 @@ RNG = np.random.default_rng(0)
 X, Y, Z = RNG.normal(size=(40, 2)), RNG.normal(size=40), np.arange(40) % 4
 PATH = strat.graphs.path(4)
 LOG_DET = strat.LogDet(1.0, 1.0, 0.1, 1.0)
+MARGIN, MASK, WHERE = x @ theta + b, cp.Parameter(name="mask", nonneg=True), np.where(Y > 0, 1.0, -1.0)
+RIDGE = cp.sum_squares(theta) + cp.square(b)
 
 
 def declared(regularizer=None, **options):
@@ -163,10 +165,6 @@ def test_steps_that_are_too_long_return_the_best_iterate():
         fitted(model)
     result = model.result_
     assert result.status == "max_iter" and np.isclose(result.objective, np.nanmin(result.history))
-
-
-MARGIN, MASK, WHERE = x @ theta + b, cp.Parameter(name="mask", nonneg=True), np.where(Y > 0, 1.0, -1.0)
-RIDGE = cp.sum_squares(theta) + cp.square(b)
 
 
 @pytest.mark.filterwarnings("error")

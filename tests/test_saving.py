@@ -18,6 +18,15 @@ Y = np.array([[0.0, 1.0], [0.2, 1.1], [0.4, 0.8], [2.0, -1.0]])
 Z = [("F", 0), ("F", 1), ("M", 0), ("M", 1)]
 GRAPH = strat.graphs.product(strat.graphs.path(["F", "M"], name="sex"), strat.graphs.path(2, name="age"))
 JOINT = strat.LogDet(0.5, 0.5, 0.1, 0.5)
+LEARN = strat.joint, strat.log_diagonal, strat.trace_constraint, strat.entropy
+KINDS = [(strat.lrsm, solver) for solver in (strat.NewtonCG, strat.MAPG, strat.ADMM, strat.Cone)]
+KINDS += [(strat.common, None), (strat.separate, None)]
+KINDS += [(make, strat.AlternatingMinimization) for make in LEARN]
+ATTRIBUTES = [
+    *({name: True} for name in ("nonneg", "nonpos", "pos", "neg", "symmetric", "PSD", "NSD", "diag")),
+    {"sparsity": [(0, 1), (0, 1)]},
+    {"bounds": [-1.0, 1.0]},
+]
 
 
 def declared(regularizer=cp.sum_squares):
@@ -91,12 +100,6 @@ def test_a_file_of_an_earlier_version_is_loaded(tmp_path, changes):
         assert np.isclose(again.result_.objective, 3.3325033536548, rtol=1e-9)
     fit = strat.load(path)
     assert fit.declaration == META["declaration"] and "base=base" in str(fit).splitlines()[0]
-
-
-LEARN = strat.joint, strat.log_diagonal, strat.trace_constraint, strat.entropy
-KINDS = [(strat.lrsm, solver) for solver in (strat.NewtonCG, strat.MAPG, strat.ADMM, strat.Cone)]
-KINDS += [(strat.common, None), (strat.separate, None)]
-KINDS += [(make, strat.AlternatingMinimization) for make in LEARN]
 
 
 @pytest.mark.parametrize(("make", "solver"), KINDS)
@@ -173,13 +176,6 @@ def test_labels_of_many_kinds_are_kept(tmp_path):
     assert loaded.strata_ == labels and list(map(type, loaded.strata_)) == list(map(type, labels))
     with pytest.raises(strat.OptionError, match="cannot be stored; use numbers, text, dates"):
         strat.separate(BASE).fit(Y[:1], strata=[1 + 2j]).save(tmp_path / "model.npz")
-
-
-ATTRIBUTES = [
-    *({name: True} for name in ("nonneg", "nonpos", "pos", "neg", "symmetric", "PSD", "NSD", "diag")),
-    {"sparsity": [(0, 1), (0, 1)]},
-    {"bounds": [-1.0, 1.0]},
-]
 
 
 @pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda a: next(iter(a)))

@@ -209,17 +209,13 @@ class ForLabels(ForAnyWidth):
     _kind = "classifier"
 
 
-OWN_TEXT = "the error is raised, in the package's own words"
+#: Checks that want scikit-learn's words, where the error is raised in the package's own.
+OWN_WORDS = ("n_features_in_after_fitting", "complex_data", "estimators_empty_data_messages")
+OWN_WORDS += ("fit2d_1feature", "fit2d_predict1d", "requires_y_none")
 A_NUMBER = "predict is the margin that is declared, not a label"
 FREE = "labels are numbers, and others than the loss is made for are a warning"
-EXPECTED = {
+EXPECTED = {f"check_{name}": "the error has the package's own words" for name in OWN_WORDS} | {
     "check_fit_score_takes_y": "fit and score take any number of data arguments, of which y is one",
-    "check_n_features_in_after_fitting": OWN_TEXT,
-    "check_complex_data": OWN_TEXT,
-    "check_estimators_empty_data_messages": OWN_TEXT,
-    "check_fit2d_1feature": OWN_TEXT,
-    "check_fit2d_predict1d": OWN_TEXT,
-    "check_requires_y_none": OWN_TEXT,
     "check_supervised_y_2d": "a column of numbers is read as numbers without a warning",
 }
 OF_KIND = {

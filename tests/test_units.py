@@ -50,6 +50,21 @@ SCALES = {
     "small": 10.0 ** np.array([-9, -8, -9]),
 }
 TIGHT = strat.NewtonCG, strat.MAPG, strat.AlternatingMinimization, strat.Cone
+HELD = {
+    "box": lambda t: (0, [t >= -0.5, t <= 0.7]),
+    "ball": lambda t: (0, [cp.norm2(t) <= 0.5]),
+    "logarithms": lambda t: (-cp.sum(cp.log(t + 3)), []),
+    "elastic net": lambda t: (cp.norm1(t) + cp.sum_squares(t), []),
+}
+LEARNED = [strat.LogDet(5.0, 0.5, 0.1, 0.2), strat.Entropy(0.5)]
+GRAPHS = {"path": strat.graphs.path(4, weight=7.0), "complete": strat.graphs.complete(40, weight=500.0)}
+RAW = np.random.default_rng(0).lognormal(10.5, 0.6, N), np.random.default_rng(4).standard_normal((N, 2))
+SETS = {
+    "income and its square": np.c_[RAW[0], RAW[0] ** 2],
+    "metres": [5e5, 4.5e6] + 1e4 * RAW[1],
+    "seconds since 1970": np.c_[1.6e9 + 3e7 * RAW[1][:, 0], RAW[1][:, 1]],
+    "year": np.c_[np.round(2007 + 8 * RAW[1][:, 0]), RAW[1][:, 1]],
+}
 
 
 def declared(loss, scale=1.0, regularizer=None, intercept=True, **options):
@@ -63,15 +78,11 @@ def declared(loss, scale=1.0, regularizer=None, intercept=True, **options):
     return strat.BaseModel(LOSSES[loss][0](u, y), r, constraints, data=(x, y), predict=u, **options)
 
 
-def fitted(model, X, y, z, **options):
-    return model.fit(X, y, strata=z, **options)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_predictions_are_the_same_in_all_units(loss):
     rng, y = np.random.default_rng(len(loss)), LOSSES[loss][1]
     solver = strat.Cone(tol=1e-7) if loss in KINKED else strat.NewtonCG(tol=1e-8)
-    expected = fitted(strat.separate(declared(loss), solver=solver), X, y, Z).predict(X, strata=Z)
+    expected = strat.separate(declared(loss), solver=solver).fit(X, y, strata=Z).predict(X, strata=Z)
     for _ in range(3):
         scale, order = 10.0 ** rng.uniform(-9, 12, n), rng.permutation(N)
         offset = scale * rng.choice([0.0, 1.0, 300.0], n)
@@ -80,16 +91,16 @@ def test_predictions_are_the_same_in_all_units(loss):
         moved, intercept = (X * scale + offset)[order], rng.random() < 0.5
         given = moved if intercept else np.c_[moved, np.ones(N)]
         model = strat.separate(declared(loss, intercept=intercept), solver=solver)
-        fitted(model, given, y[order], names[Z][order], sample_weight=weight)
+        model.fit(given, y[order], strata=names[Z][order], sample_weight=weight)
         np.testing.assert_allclose(model.predict(given, strata=names[Z][order]), expected[order], atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["squares", "expectile", "power", "absolute", "pinball"])
 def test_labels_in_all_units(loss):
     y = LOSSES[loss][1]
-    expected = fitted(strat.separate(declared(loss)), X, y, Z).predict(X, strata=Z)
+    expected = strat.separate(declared(loss)).fit(X, y, strata=Z).predict(X, strata=Z)
     for unit in (1e-8, 1e-4, 1e4, 1e8, 1e12):
-        model = fitted(strat.separate(declared(loss)), X, unit * y, Z)
+        model = strat.separate(declared(loss)).fit(X, unit * y, strata=Z)
         np.testing.assert_allclose(model.predict(X, strata=Z) / unit, expected, atol=2e-6)
 
 
@@ -100,7 +111,7 @@ def test_equivalent_regularizers(loss, regularizer, scales):
     y, s = LOSSES[loss][1], SCALES[scales]
     for solver in (strat.NewtonCG(tol=1e-8), strat.Cone(tol=1e-8)):
         models = [strat.common(declared(loss, scale, regularizer), solver=solver) for scale in (1.0, s)]
-        first, second = (fitted(m, X * scale, y, Z) for m, scale in zip(models, (1.0, s), strict=True))
+        first, second = (m.fit(X * scale, y, strata=Z) for m, scale in zip(models, (1.0, s), strict=True))
         assert second.result_.objective == pytest.approx(first.result_.objective, rel=1e-9)
         np.testing.assert_allclose(second.predict(X * s, strata=Z), first.predict(X, strata=Z), atol=3e-6)
 
@@ -108,13 +119,10 @@ def test_equivalent_regularizers(loss, regularizer, scales):
 @pytest.mark.parametrize("solver", [*(make(tol=1e-7) for make in TIGHT), strat.ADMM(tol=1e-9)], ids=repr)
 def test_all_solvers(solver):
     model = strat.separate(declared("logistic"), solver=solver)
-    expected = fitted(model, X, SIGNS, Z).predict(X, strata=Z)
+    expected = model.fit(X, SIGNS, strata=Z).predict(X, strata=Z)
     for scale in SCALES.values():
-        fitted(model, X * scale + 50 * scale, SIGNS, Z)
+        model.fit(X * scale + 50 * scale, SIGNS, strata=Z)
         np.testing.assert_allclose(model.predict(X * scale + 50 * scale, strata=Z), expected, atol=1e-6)
-
-
-LEARNED = [strat.LogDet(5.0, 0.5, 0.1, 0.2), strat.Entropy(0.5)]
 
 
 @pytest.mark.parametrize("h", LEARNED, ids=repr)
@@ -124,7 +132,7 @@ def test_learned_graphs(solver, h):
     for name, scale in {"ones": np.ones(n), **SCALES}.items():
         base = declared("poisson", scale, couple=0.0)
         model = strat.StratifiedModel(base, strat.graphs.path(K), h, solver=solver)
-        models[name] = fitted(model, X * scale + 50 * scale * (name == "large"), COUNTS, Z)
+        models[name] = model.fit(X * scale + 50 * scale * (name == "large"), COUNTS, strata=Z)
         assert models[name].result_.objective == pytest.approx(models["ones"].result_.objective, rel=1e-9)
         np.testing.assert_allclose(models[name].W_, models["ones"].W_, rtol=1e-4)
 
@@ -140,25 +148,16 @@ def test_labels_in_all_units_with_a_learned_graph(h, loss, unit):
         base = declared(loss, u ** (degree / 2 - 1), couple=u ** (degree - 2))
         options = {"graph_regularizer": h._times(u**degree), "solver": strat.MAPG(tol=1e-7)}
         model = strat.StratifiedModel(base, strat.graphs.path(K), **options)
-        models.append(fitted(model, X, u * LOSSES[loss][1], Z))
+        models.append(model.fit(X, u * LOSSES[loss][1], strata=Z))
     first, second = models
     np.testing.assert_allclose(second.predict(X, strata=Z) / unit, first.predict(X, strata=Z), atol=2e-6)
-
-
-RAW = np.random.default_rng(0).lognormal(10.5, 0.6, N), np.random.default_rng(4).standard_normal((N, 2))
-SETS = {
-    "income and its square": np.c_[RAW[0], RAW[0] ** 2],
-    "metres": [5e5, 4.5e6] + 1e4 * RAW[1],
-    "seconds since 1970": np.c_[1.6e9 + 3e7 * RAW[1][:, 0], RAW[1][:, 1]],
-    "year": np.c_[np.round(2007 + 8 * RAW[1][:, 0]), RAW[1][:, 1]],
-}
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_least_squares_of_raw_columns(name):
     S = (SETS[name] - SETS[name].mean(axis=0)) / SETS[name].std(axis=0)
     labels = S @ [0.5, -0.25] + 0.3 * RNG.standard_normal(N)
-    model = fitted(strat.separate(declared_of(2, "squares")), SETS[name], labels, Z)
+    model = strat.separate(declared_of(2, "squares")).fit(SETS[name], labels, strata=Z)
     groups = ((np.c_[S, np.ones(N)][k == Z], labels[k == Z]) for k in range(K))
     least = sum(np.linalg.lstsq(A, c)[1][0] for A, c in groups)
     assert model.result_.objective == pytest.approx(least, rel=1e-9)
@@ -172,7 +171,7 @@ def test_kinks_of_raw_columns_and_a_graph(name):
     S = (raw - mean) / spread
     labels = S @ [0.5, -0.25] + 0.3 * np.random.default_rng(1).standard_normal(N)
     model = strat.lrsm(declared_of(2), strat.graphs.path(K, weight=2.0), solver=strat.Cone(tol=1e-5))
-    fitted(model, raw, labels, Z)
+    model.fit(raw, labels, strata=Z)
     # The same in centred columns: raw coefficients are t / spread, and intercepts b - mean · t / spread.
     loss = cp.sum(LOSSES["pinball"][0](cp.sum(cp.multiply(S, t[Z]), axis=1) + b[Z], labels))
     apart = [cp.diff(t / spread[None, :]), cp.diff(b - t @ (mean / spread))]
@@ -190,14 +189,6 @@ def test_tuning_of_raw_columns(name):
     assert found[1].after == pytest.approx(found[0].after, rel=1e-6)
 
 
-HELD = {
-    "box": lambda t: (0, [t >= -0.5, t <= 0.7]),
-    "ball": lambda t: (0, [cp.norm2(t) <= 0.5]),
-    "logarithms": lambda t: (-cp.sum(cp.log(t + 3)), []),
-    "elastic net": lambda t: (cp.norm1(t) + cp.sum_squares(t), []),
-}
-
-
 @pytest.mark.parametrize("regularizer", HELD)
 @pytest.mark.parametrize("loss", ["squares", "power", "logistic", "pinball"])
 def test_intercepts_take_up_means_far_from_zero(loss, regularizer):
@@ -205,7 +196,7 @@ def test_intercepts_take_up_means_far_from_zero(loss, regularizer):
     base = strat.BaseModel(LOSSES[loss][0](x @ t + b, y), *HELD[regularizer](t), data=(x, y), couple=[t])
     near = X * [1e6, 1.0, 1e-3]
     path, y = strat.graphs.path(K), LOSSES[loss][1]
-    first, second = (fitted(strat.lrsm(base, path), raw, y, Z) for raw in (near, near + [0, 1e4, 0]))
+    first, second = (strat.lrsm(base, path).fit(raw, y, strata=Z) for raw in (near, near + [0, 1e4, 0]))
     assert second.result_.objective == pytest.approx(first.result_.objective, rel=1e-7)
 
 
@@ -219,14 +210,11 @@ def declared_of(n, loss="pinball", ridge=0.0, scale=1.0):
     return strat.BaseModel(LOSSES[loss][0](u, y), penalty, data=(x, y), predict=u, couple=couple)
 
 
-GRAPHS = {"path": strat.graphs.path(4, weight=7.0), "complete": strat.graphs.complete(40, weight=500.0)}
-
-
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_a_given_graph_penalises_differences_in_the_users_units(graph):
     # One least squares problem with a row for each record and for each edge and coefficient.
     raw, strata = X * [1e3, 1e-3, 1.0] + [2e5, 0.0, 30.0], np.arange(N) % len(graph)
-    model = fitted(strat.lrsm(declared("squares"), graph), raw, NOISY, strata)
+    model = strat.lrsm(declared("squares"), graph).fit(raw, NOISY, strata=strata)
     records = np.zeros((N, len(graph), n + 1))
     records[np.arange(N), strata] = np.c_[raw, np.ones(N)]
     incidence = nx.incidence_matrix(graph, oriented=True).toarray().T
@@ -249,7 +237,7 @@ def test_strata_without_records_are_means_of_their_neighbours_in_all_units(loss,
         models += [strat.joint(base, path, lambda1=0.01, lambda2=1.0, eta=0.1, mu=0.1)] if held else []
         for model in models:
             with warnings.catch_warnings(action="ignore", category=strat.CollapseWarning):
-                t = fitted(model, X * size, LOSSES[loss][1], Z).theta_["t"] * size
+                t = model.fit(X * size, LOSSES[loss][1], strata=Z).theta_["t"] * size
             L = (np.diag(model.W_.sum(axis=1)) - model.W_)[K:]
             means = np.linalg.solve(L[:, K:], -L[:, :K] @ t[:K])
             np.testing.assert_allclose(t[K:], means, rtol=1e-4, atol=1e-7)
@@ -260,7 +248,7 @@ def test_strata_without_records_balance_edges_and_regularizer_in_raw_units(loss)
     size, path, rate = np.array([1e5, 1.0, 1e4]), nx.path_graph(K + 2), 0.02
     t, x, y = cp.Variable(n, name="t"), cp.Parameter(n, name="x"), cp.Parameter(name="y")
     base = strat.BaseModel(LOSSES[loss][0](x @ t, y), rate * cp.sum_squares(t), [t >= 0], data=(x, y))
-    t = fitted(strat.lrsm(base, path), X * size, LOSSES[loss][1], Z).theta_["t"]
+    t = strat.lrsm(base, path).fit(X * size, LOSSES[loss][1], strata=Z).theta_["t"]
     A = nx.laplacian_matrix(path)[K:, K:].toarray() + 2 * rate * np.eye(2)
     np.testing.assert_allclose(t[K:], np.linalg.solve(A, [t[K - 1], np.zeros(n)]), rtol=1e-4, atol=1e-11)
 
@@ -270,7 +258,7 @@ def test_derivatives_of_fits(regularizer):
     found = []
     for scale in (np.ones(n), *SCALES.values()):
         base = declared("logistic", scale, regularizer, couple=1.0)
-        model = fitted(strat.lrsm(base, strat.graphs.path(K, weight=3.0)), X * scale, SIGNS, Z)
+        model = strat.lrsm(base, strat.graphs.path(K, weight=3.0)).fit(X * scale, SIGNS, strata=Z)
         held = 1.1 * X[:90] * scale, SIGNS[:90], Z[:90]
         loss, gradient = strat.hypergradient(model, held)
         errors, moved = strat.standard_errors(model)["t"] * scale, strat.sensitivity(model)[0, 1]["t"] * scale
@@ -284,8 +272,8 @@ def test_derivatives_of_fits(regularizer):
 def test_columns_far_from_zero_keep_their_digits_unless_they_are_named(loss):
     y, far = LOSSES[loss][1], X + [2e4, 0.0, -3e3]
     tight = strat.separate(declared(loss), solver=strat.NewtonCG(tol=1e-9))
-    expected = fitted(tight, X, y, Z).predict(X, strata=Z)
-    model = fitted(strat.separate(declared(loss)), far, y, Z)
+    expected = tight.fit(X, y, strata=Z).predict(X, strata=Z)
+    model = strat.separate(declared(loss)).fit(far, y, strata=Z)
     np.testing.assert_allclose(model.predict(far, strata=Z), expected, atol=2e-6)
 
 
@@ -310,7 +298,7 @@ def test_strong_edges_of_small_columns_and_of_intercepts_far_out(loss, scale):
     raw = np.c_[2000 + 1500 * RAW[1][:, 0], np.round(1960 + 40 * RAW[1][:, 1]), 3e-4 + 1e-4 * X[:, 2]]
     labels = raw @ [200.0, 500.0, 1e8] + 2e4 * np.random.default_rng(0).standard_normal(N)
     fits = strat.lrsm(declared(loss), strat.graphs.path(K), scale=scale), strat.common(declared(loss))
-    result, common = (fitted(model, raw, labels, Z).result_ for model in fits)
+    result, common = (model.fit(raw, labels, strata=Z).result_ for model in fits)
     assert result.status == "converged" and result.iterations <= 3
     assert result.objective <= common.objective * (1 + 1e-9)
 
@@ -320,7 +308,7 @@ def test_huber_losses_with_almost_all_records_on_their_straight_parts():
     raw = np.c_[rng.normal(5e4, 1.5e4, 60), rng.normal(0.1, 0.03, 60), rng.integers(2, 7, 60)]
     prices = (2 + 0.5 * np.sin(0.6 * z)) * raw[:, 0] + 8e3 * raw[:, 2] + rng.normal(5e4, 2e4, 60)
     base, path = declared("huber"), strat.graphs.path(10)
-    model = fitted(strat.lrsm(base, path), raw, prices, z)
+    model = strat.lrsm(base, path).fit(raw, prices, strata=z)
     assert model.result_.status == "converged"
     assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-7)
-    assert fitted(strat.joint(base, path), raw, prices, z).result_.status == "converged"
+    assert strat.joint(base, path).fit(raw, prices, strata=z).result_.status == "converged"
