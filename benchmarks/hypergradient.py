@@ -32,8 +32,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import strat
-from strat.derivatives.hypergradient import FittedModel, implicit_gradient
-from strat.derivatives.linearization import Linearization
+from strat.model.hypergradient import FittedModel, implicit_gradient
+from strat.model.linearization import Linearization
 from strat.problem.graph_regularizers import FixedGraph
 
 REPEAT = 9

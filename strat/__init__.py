@@ -6,9 +6,9 @@ from importlib import import_module
 _HOMES = {
     "compiler": "Program compile",
     "compiler.base_model": "BaseModel",
-    "derivatives.hypergradient": "hypergradient",
-    "derivatives.sensitivity": "sensitivity sensitivity_bound",
-    "derivatives.standard_errors": "covariances standard_errors",
+    "model.hypergradient": "hypergradient",
+    "model.sensitivity": "sensitivity sensitivity_bound",
+    "model.standard_errors": "covariances standard_errors",
     "errors": "CollapseWarning ConvergenceWarning DataError DataWarning DeclarationError GraphError NoOracleError "
     "NotConvexError NotPerRecordError OptionError ShapeError StratError",
     "graphs": "",

@@ -11,9 +11,9 @@ from fitted_models import Refitted, derivative, edge_matrix, slopes, slopes_in
 from problems import LOSSES, mean, solved
 
 import strat
-from strat.derivatives.hypergradient import FittedModel
 from strat.errors import GraphError, OptionError
 from strat.graphs.prior_graph import read_graph
+from strat.model.hypergradient import FittedModel
 from strat.solvers import NewtonCG
 
 N = 3

@@ -24,7 +24,7 @@ from problems import mean
 
 import strat
 from strat import DataError, OptionError
-from strat.derivatives.hypergradient import FittedModel
+from strat.model.hypergradient import FittedModel
 
 EDGES = [(0, 1), (3, 4), (0, 5), (2, 7), (1, 6)]  # with a weight, of weight 0, no edge at all
 

@@ -14,6 +14,7 @@ class Form:
     """Terms of an affine form, sorted by row, without duplicates."""
 
     __slots__ = ("shape", "row", "column", "coefficient", "scale")
+    terms = property(lambda self: (self.row, self.column, self.coefficient, self.scale))
     size = property(lambda self: math.prod(self.shape))  # the number of entries
     positions = property(lambda self: np.arange(self.size).reshape(self.shape))  # the entries' numbers
     is_data = property(lambda self: not self.column.any())  # whether no term has a variable in it
@@ -37,23 +38,21 @@ class Form:
 
     def fingerprint(self):
         """Bytes equal for equal forms."""
-        parts = (self.row, self.column, self.coefficient, self.scale)
-        return (self.shape, *(part.tobytes() for part in parts))
+        return (self.shape, *(part.tobytes() for part in self.terms))
 
-    def reshaped(self, shape, terms=slice(None)):
+    def reshaped(self, shape, some=slice(None)):
         """Same entries in C order under another shape, and perhaps only some of the terms."""
         out = object.__new__(Form)
         out.shape = tuple(shape)
-        for name in ("row", "column", "coefficient", "scale"):
-            setattr(out, name, getattr(self, name)[terms])
+        out.row, out.column, out.coefficient, out.scale = (part[some] for part in self.terms)
         return out
 
     def scaled(self, factor):
         return Form(self.shape, self.row, self.column, self.coefficient, self.scale * factor)
 
-    def at(self, terms):
+    def at(self, some):
         """Only the terms of a mask or of positions, in their order."""
-        return self.reshaped(self.shape, terms)
+        return self.reshaped(self.shape, some)
 
     def array(self):
         """Value of a constant form."""
@@ -113,8 +112,8 @@ def broadcast(form, shape):
 
 def add(forms, shape):
     """Sum of forms, broadcast to one shape."""
-    terms = ((f.row, f.column, f.coefficient, f.scale) for f in (broadcast(f, shape) for f in forms))
-    return Form(shape, *map(np.concatenate, zip(*terms, strict=True)))
+    parts = zip(*(broadcast(f, shape).terms for f in forms), strict=True)
+    return Form(shape, *map(np.concatenate, parts))
 
 
 def multiply(symbols, left, right, shape):
@@ -144,9 +143,8 @@ def _products(symbols, left, right, pairs, row, shape):
 def _join(left, right):
     """Index pairs (i, j) with left[i] == right[j]."""
     order = np.argsort(right, kind="stable")
-    ordered = right[order]
-    start = np.searchsorted(ordered, left, side="left")
-    count = np.searchsorted(ordered, left, side="right") - start
+    start, end = (np.searchsorted(right, left, side, order) for side in ("left", "right"))
+    count = end - start
     # start[0], …, start[0] + count[0] - 1, start[1], …
     place = np.arange(count.sum()) + np.repeat(start - np.cumsum(count) + count, count)
     return np.repeat(np.arange(left.size), count), order[place]

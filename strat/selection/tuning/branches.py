@@ -10,13 +10,13 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from strat import graphs
-from strat.derivatives.hypergradient import wrt_names
 from strat.errors import GraphError, OptionError, is_nonnegative
 from strat.graphs.candidates import candidate_edges, position_of
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.baselines import joint
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
+from strat.model.hypergradient import wrt_names
 from strat.selection.tuning.path import InnerFits, Objective, Stage
 
 MOST = 15.0  # most that a logarithm may move: a factor of three million either way

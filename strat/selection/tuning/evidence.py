@@ -16,9 +16,9 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from strat.compiler.walk import AtomNode
-from strat.derivatives.linearization import Linearization
 from strat.errors import GraphError, NoOracleError, OptionError
 from strat.model.fit import Refits
+from strat.model.linearization import Linearization
 from strat.oracles.base import hessian_blocks
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.problem.edges import EdgeList

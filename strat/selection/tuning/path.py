@@ -8,10 +8,10 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 from sklearn.base import clone
 
-from strat.derivatives.hypergradient import derivatives, over_edges
-from strat.derivatives.linearization import Linearization
 from strat.errors import ConvergenceWarning, NoOracleError, first_line
 from strat.model.fit import Refits
+from strat.model.hypergradient import derivatives, over_edges
+from strat.model.linearization import Linearization
 from strat.records.tables import mean_and_error
 from strat.solvers import NewtonCG
 from strat.solvers.progress import logger

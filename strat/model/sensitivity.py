@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from strat.derivatives.hypergradient import FittedModel
 from strat.errors import OptionError
 from strat.graphs.candidates import candidate_edges, ends_of_pairs
+from strat.model.hypergradient import FittedModel
 from strat.oracles.base import floats
 from strat.records.tables import Table
 

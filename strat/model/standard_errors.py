@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from strat.derivatives.hypergradient import FittedModel
-from strat.derivatives.linearization import Linearization, block_diagonal
 from strat.errors import DataWarning, NoOracleError, OptionError, is_nonnegative
+from strat.model.hypergradient import FittedModel
+from strat.model.linearization import Linearization, block_diagonal
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
 

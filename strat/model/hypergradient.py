@@ -14,12 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler import coupling
-from strat.derivatives.linearization import LOOSE, Linearization
 from strat.errors import ConvergenceWarning, OptionError, StratError, optional
 from strat.graphs.prior_graph import unique_edges
 from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted
 from strat.model.fitted import as_fitted, training_records, weighted_problem
+from strat.model.linearization import LOOSE, Linearization
 from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.rules import atoms
