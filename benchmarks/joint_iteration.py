@@ -15,8 +15,7 @@ from threadpoolctl import threadpool_limits
 
 import strat
 from strat.oracles import kernels
-from strat.problem.edges import AllPairs
-from strat.problem.edges.dense_factor import DenseFactor
+from strat.problem.edges import AllPairs, DenseFactor
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
 

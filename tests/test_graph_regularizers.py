@@ -192,7 +192,7 @@ def test_candidate_edges_that_would_fill_a_factor(monkeypatch, h):
     c = half_distances(exact)
     expected, _ = oracle_of(h, exact).minimize(c)
     assert exact.exact_solver
-    monkeypatch.setattr("strat.problem.edges.edge_list.WIDTH", 10)
+    monkeypatch.setattr("strat.problem.edges.WIDTH", 10)
     edges = EdgeList(size, *ends)
     assert not edges.exact_solver
     w, _ = oracle_of(h, edges).minimize(c)

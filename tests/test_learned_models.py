@@ -332,9 +332,9 @@ def test_sparse_and_dense_factors_lead_to_the_same_fit(monkeypatch, edges):
     Y, found = rng.standard_normal((120, 2)) + (z[:, None] > 14), []
     graph = strat.graphs.path(30, weight=0.5)
     for small in (200, 0):
-        monkeypatch.setattr("strat.problem.edges.edge_list.SMALL", small)
-        monkeypatch.setattr("strat.problem.edges.edge_list.DENSE", np.inf)
-        monkeypatch.setattr("strat.problem.edges.edge_list.FULL", 1.0)
+        monkeypatch.setattr("strat.problem.edges.SMALL", small)
+        monkeypatch.setattr("strat.problem.edges.DENSE", np.inf)
+        monkeypatch.setattr("strat.problem.edges.FULL", 1.0)
         model = strat.joint(base, graph, edges=edges, solver=strat.MAPG(tol=1e-9)).fit(Y, strata=z)
         candidates = BoundModel(model, (Y,), z).edges
         assert candidates.sparse == (small == 0)

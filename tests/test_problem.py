@@ -12,8 +12,8 @@ from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
 from strat.problem import joint_problem
 from strat.problem.edges import AllPairs, EdgeList
-from strat.problem.edges.laplacians import Laplacians
 from strat.problem.graph_regularizers import LogDet
+from strat.problem.laplacians import Laplacians
 
 H = LogDet(0.7, 0.3, 0.2, 0.4)
 COUPLE = np.array([1.0, 0.0, 2.5])

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from strat.problem.edges.laplacians import Laplacians
+from strat.problem.laplacians import Laplacians
 
 PROJECTION = 1e-14  # step of a prox that projects, where the loss's coefficients are about 1
 COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are

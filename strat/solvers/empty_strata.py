@@ -7,9 +7,9 @@ import numpy as np
 from strat.errors import ConvergenceWarning
 from strat.oracles.base import Quadratic
 from strat.problem.edges import EdgeList
-from strat.problem.edges.laplacians import Laplacians
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
+from strat.problem.laplacians import Laplacians
 
 EXACT = 1e-6  # share of a parameter's largest value up to which a stratum alone may still move
 TOL = 1e-10  # tolerance of their fit
