@@ -300,6 +300,8 @@ def _rows(array, order):
     if sp.issparse(array):
         return array[part]
     if is_foreign(array):
-        return Device(array).rows(array, order)
+        device = Device(array)
+        rows = device.xp.take(array, device.xp.asarray(order, device=device.device), axis=0)
+        return device.xp.reshape(rows, (len(order), -1))
     array = array[part] if ascending else array.take(order, axis=0)
     return np.asarray(array, dtype=float).reshape(len(array), -1)

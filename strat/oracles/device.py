@@ -36,11 +36,6 @@ class Device(Local):
         values = values if foreign else np.require(values, requirements=["C", "W"])  # torch takes no other
         return xp.asarray(values, dtype=dtype, device=self.device)
 
-    def rows(self, array, places):
-        """Some rows of an array on the device, as (len(places), size)."""
-        found = self.xp.take(array, self.xp.asarray(places, device=self.device), axis=0)
-        return self.xp.reshape(found, (len(places), -1))
-
     def start(self, make, chunks, K):
         """The sum over ``make(chunk)``, made once and kept."""
         shards = [cache(partial(make, chunk)) for chunk in chunks()]

@@ -1,6 +1,6 @@
 """Projections on simplices and balls, and the thresholds that they come down to.
 
-All functions work along the last axis, for any leading axes at once.
+All functions but those in a metric work along the last axis, for any leading axes at once.
 """
 
 import numpy as np
@@ -13,6 +13,26 @@ def excess_level(u, total):
     count = np.arange(1, u.shape[-1] + 1)
     above = np.maximum((ordered * count > sums).sum(axis=-1), 1)
     return _entries(sums, above - 1) / above
+
+
+def water_level(v, t, total):
+    """The number l with sum max(0, v + l t) = total > 0, for t > 0, by Newton's method, as edges only leave (Michelot 1986)."""
+    t = np.broadcast_to(t, v.shape)
+    while True:
+        level = (total - v.sum()) / t.sum()
+        inside = v > -level * t
+        if inside.all() or not inside.any():
+            return level
+        v, t = v[inside], t[inside]
+
+
+def onto_simplex(v, t, total):
+    """argmin of sum (z - v)^2 / (2 t) over z >= 0 with sum z = total; shapes as in `water_level`."""
+    if not total or not v.size:
+        return np.zeros_like(v)
+    v = v - np.max(v / t) * t  # the same problem, without the cancellation of large numbers
+    z = np.maximum(v + water_level(v, t, total) * t, 0.0)
+    return z * (total / z.sum())
 
 
 def onto_l1_ball(u, radius):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from strat.oracles.thresholds import onto_simplex, water_level
 from strat.problem.graph_regularizers.base import NONNEGATIVE, GraphOracle, GraphRegularizer
 from strat.problem.graph_regularizers.dual_newton import DegreeDual
 
@@ -88,26 +89,6 @@ class FixedTotal:
         x, ones = solve(mismatch), solve(np.ones(self.K))
         remaining = self.K * self.lambda2 - ones.sum()  # zero only where no edge is active
         return -x - ones * (x.sum() / max(remaining, 1e-12 * self.K * self.lambda2))
-
-
-def water_level(v, t, total):
-    """The number l with sum max(0, v + l t) = total > 0, for t > 0, by Newton's method, as edges only leave (Michelot 1986)."""
-    t = np.broadcast_to(t, v.shape)
-    while True:
-        level = (total - v.sum()) / t.sum()
-        inside = v > -level * t
-        if inside.all() or not inside.any():
-            return level
-        v, t = v[inside], t[inside]
-
-
-def onto_simplex(v, t, total):
-    """argmin of sum (z - v)^2 / (2 t) over z >= 0 with sum z = total; shapes as in `water_level`."""
-    if not total or not v.size:
-        return np.zeros_like(v)
-    v = v - np.max(v / t) * t  # the same problem, without the cancellation of large numbers
-    z = np.maximum(v + water_level(v, t, total) * t, 0.0)
-    return z * (total / z.sum())
 
 
 class TraceConstraint(GraphRegularizer):
