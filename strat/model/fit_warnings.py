@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from strat.compiler.feature_names import column_names
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
 from strat.graphs.report import COLLAPSED, relative_spread
+from strat.model.fitted import column_names
 from strat.model.runaway import runaway_direction, suspect_strata, unbounded_strata
 from strat.records.labels import as_frame, axis_factors, named_columns
 from strat.records.strata import some_of

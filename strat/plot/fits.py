@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from strat.compiler.feature_names import entry_names
 from strat.errors import DataError, OptionError
 from strat.graphs.features import shapes_of
 from strat.model.estimator import check_fitted
+from strat.model.fitted import entry_names
 from strat.model.standard_errors import standard_errors
 from strat.plot import canvas
 from strat.records.labels import are_numbers
