@@ -1,4 +1,7 @@
-"""Absolute values, maxima and minima, and piecewise linear functions of one number with their Moreau envelopes."""
+"""Absolute values, maxima and minima, piecewise linear functions of one number with their Moreau envelopes, and steps.
+
+The steps are not convex: only predictions may hold them.
+"""
 
 from functools import cached_property, reduce
 
@@ -73,6 +76,30 @@ class Minimum(Maximum):
     def form(cls, walker, e, args):
         negated = [forms.broadcast(a, e.shape).scaled(-1.0) for a in args]
         return walker.apply(Maximum(), negated, e.shape, e).scaled(-1.0)
+
+
+@rule(atoms.sign)
+class Sign(Elementwise):
+    """1 where u > 0, −1 elsewhere."""
+
+    value = staticmethod(lambda u: np.where(u > 0, 1.0, -1.0))
+    example = at_point(cp.sign, u=-0.5)
+
+
+@rule(atoms.ceil)
+class Ceil(Elementwise):
+    """The least whole number >= u (CVXPY rounds u within 1e-4 of a whole number to it)."""
+
+    value = staticmethod(np.ceil)
+    example = at_point(cp.ceil, u=[-0.5, 1.2])
+
+
+@rule(atoms.floor)
+class Floor(Elementwise):
+    """The largest whole number <= u (CVXPY rounds u within 1e-4 of a whole number to it)."""
+
+    value = staticmethod(np.floor)
+    example = at_point(cp.floor, u=[-0.5, 1.2])
 
 
 class PiecewiseLinear:

@@ -1,4 +1,4 @@
-"""Squares, powers and what is built of them: quadratic forms, p-norms, geometric means, Huber's function."""
+"""Squares, powers and what is built of them: quadratic forms, p-norms, geometric means, Huber's function; products."""
 
 import cvxpy as cp
 import numpy as np
@@ -270,3 +270,19 @@ class GeometricMean(Rows):
         relative, t = self.weights / args[0], tangents[0]
         along = (relative * t).sum(axis=-1, keepdims=True)
         return (g * out)[..., None] * relative * (along - t / args[0])
+
+
+@rule("product")
+class ProductRule(Elementwise):
+    """u · v of two expressions of the variables, which predictions may hold."""
+
+    value = staticmethod(np.multiply)
+    example = at_point(cp.multiply, u=[1.0, -2.0], v=[0.5, 3.0])
+
+
+@rule("reciprocal")
+class Reciprocal(Elementwise):
+    """1 / u of data or, in predictions, of the variables."""
+
+    value = staticmethod(np.reciprocal)
+    example = at_point(lambda u, v: u / v, u=[1.0, -2.0], v=[0.5, 3.0])
