@@ -15,6 +15,7 @@ from strat.compiler.expressions import eigenvalues, factors, matrix_factors, reb
 from strat.compiler.walk import DATA
 from strat.errors import DataError, DataWarning, DeclarationError, NotConvexError, NotPerRecordError
 from strat.oracles.base import host
+from strat.records.strata import some_of
 from strat.rules import atoms, text
 
 #: More unsigned factors than this are not tried in all combinations before there are data.
@@ -23,6 +24,8 @@ MAX_FACTORS = 8
 DEFINITE = {"+": {"PSD": True}, "0": {"PSD": True}, "-": {"NSD": True}, "?": {"symmetric": True}}
 #: An array with so many rows or more that is as long as the records is one of records.
 MANY = 10
+#: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
+SPREAD, SAMPLED = 2e-5, 100
 
 
 class Curvature:
@@ -249,3 +252,25 @@ def replacement(e):
             "convex function with the same meaning, such as cp.abs, cp.huber or cp.norm."
         )
     return "Write it with convex functions of affine expressions: see the documentation's table of rules."
+
+
+def warn_of_lost_digits(base, records):
+    """Warn where the numbers of a column differ by so little of their size that double precision hides how they differ."""
+    for parameter, array in zip(base.data, records.arrays, strict=True):
+        if not isinstance(array, np.ndarray):
+            continue
+        rows = array.reshape(len(array), -1)
+        names = records.columns.get(parameter.name()) or range(rows.shape[1])
+        columns = np.flatnonzero(_spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD)  # most are seen to vary
+        lost = [names[c] for c in columns if 0 < _spread(rows[:, c : c + 1])[0] < SPREAD]
+        if lost:
+            DataWarning.warn(
+                f"column {some_of(lost)} of {parameter.name()}: the numbers differ by less than {SPREAD:g} of their size, "
+                f"so that double precision loses much of what distinguishes the records. Subtract a number near their mean."
+            )
+
+
+def _spread(rows):
+    """Largest difference of every column over its largest size."""
+    high, low = rows.max(axis=0, initial=-np.inf), rows.min(axis=0, initial=np.inf)
+    return (high - low) / np.maximum(np.maximum(high, -low), 1e-300)

@@ -11,7 +11,7 @@ from strat.compiler import coupling
 from strat.compiler.base_model import BaseModel
 from strat.compiler.expressions import contents
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
-from strat.compiler.value_checks import check_tables
+from strat.compiler.value_checks import check_tables, warn_of_lost_digits
 from strat.errors import GraphError, OptionError, check_whole, type_name
 from strat.graphs.prior_graph import read_graph
 from strat.model import fit_warnings
@@ -43,7 +43,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     if device is not None:
         edges.device = device
     check_tables(base.loss, base.data, records.strata.N)
-    fit_warnings.warn_of_lost_digits(base, records)
+    warn_of_lost_digits(base, records)
     fit_warnings.warn_of_order(
         model.graph, bound_model.prior, model.strata if strata is None else strata, data
     )

@@ -9,32 +9,6 @@ from strat.model.runaway import runaway_direction, suspect_strata, unbounded_str
 from strat.records.labels import as_frame, axis_factors, named_columns
 from strat.records.strata import some_of
 
-#: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
-SPREAD, SAMPLED = 2e-5, 100
-
-
-def warn_of_lost_digits(base, records):
-    """Warn where the numbers of a column differ by so little of their size that double precision hides how they differ."""
-    for parameter, array in zip(base.data, records.arrays, strict=True):
-        if not isinstance(array, np.ndarray):
-            continue
-        rows = array.reshape(len(array), -1)
-        columns = np.flatnonzero(_spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD)  # most are seen to vary
-        lost = [int(c) for c in columns if 0 < _spread(rows[:, c : c + 1])[0] < SPREAD]
-        if lost:
-            names = records.columns.get(parameter.name())
-            lost = [names[c] for c in lost] if names else lost
-            DataWarning.warn(
-                f"column {some_of(lost)} of {parameter.name()}: the numbers differ by less than {SPREAD:g} of their size, "
-                f"so that double precision loses much of what distinguishes the records. Subtract a number near their mean."
-            )
-
-
-def _spread(rows):
-    """Largest difference of every column over its largest size."""
-    high, low = rows.max(axis=0, initial=-np.inf), rows.min(axis=0, initial=np.inf)
-    return (high - low) / np.maximum(np.maximum(high, -low), 1e-300)
-
 
 def warn_of_order(graph, prior, strata, data):
     """Warn where the columns that hold the strata have the names of the graph's factors in another order."""
@@ -145,13 +119,14 @@ def _of(mask, bound_model):
 def warn_of_collapse(result):
     """Note and warn where a learned graph made all strata equal."""
     spread = relative_spread(result.theta)[0]
-    if len(result.theta) < 2 or spread is None or spread > COLLAPSED:
-        return
-    note = (
-        f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of the mean "
-        f"parameters. A larger lambda2, a prior graph or another init= may help; compare with strat.common on held-out records."
-    )
-    _add_note(note, result, CollapseWarning)
+    if len(result.theta) > 1 and spread is not None and spread <= COLLAPSED:
+        _add_note(
+            f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of the mean "
+            f"parameters. A larger lambda2, a prior graph or another init= may help; compare with strat.common on held-out "
+            f"records.",
+            result,
+            CollapseWarning,
+        )
 
 
 def _add_note(note, result, category=ConvergenceWarning):
