@@ -137,8 +137,7 @@ def learn_graph(
     h._check_edges(edges, prior.labels)
     loss = SimpleNamespace(n=theta.shape[1])  # the graph step needs no more of the loss
     problem = JointProblem(loss, None, h, edges, w0, outside=outside)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # its text is about a fit; see below
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # about a fit; see below
         result = graph_step(problem, theta, tol=tol, max_iter=max_iter)
     if result.status == "max_iter":
         ConvergenceWarning.warn(

@@ -108,8 +108,7 @@ class Blend(ScoredByPrediction):
         def fitted(part, weight):
             return [fit_within(clone(model), part.data, part.strata, weight) for model in models]
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fits to all records say what is wrong
+        with warnings.catch_warnings(action="ignore"):  # the fits to all records say what is wrong
             for inside, outside in sample.splits(self.folds, self.random_state):
                 weight, test = None if sample_weight is None else records.weight[inside], sample.part(outside)
                 those, arrays = fitted(sample.part(inside), weight), [a[outside] for a in records.arrays]

@@ -148,8 +148,7 @@ def _run(name, seed, model, train, test, metrics):
         return float(metric(y.reshape(len(y), *model.base.data[-1].shape), prediction_of(model, part)))
 
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         try:
             fit_within(model, train.data, train.strata)
             run["seconds"] = time.perf_counter() - started

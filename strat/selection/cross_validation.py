@@ -68,8 +68,7 @@ class CrossValidation:
                 keywords = {"values": m._values, "scale": m.scale, "graph_regularizer": m.graph_regularizer}
             for k, (inside, outside) in enumerate(self.pairs):
                 clock.check()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
+                with warnings.catch_warnings(action="ignore"):
                     if k not in self.folds:
                         self.folds[k] = self._fold(inside, outside)
                     state, fit, losses = self.folds[k](keywords, near and near.fits[k], clock.left)

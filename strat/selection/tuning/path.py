@@ -127,8 +127,7 @@ class Objective:
         return np.concatenate(self._of_each(losses))
 
     def _of_each(self, evaluate):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             values = [evaluate(*fold) for fold in self.folds]
         self.notes.update({str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)})
         return values
