@@ -10,9 +10,10 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from strat.errors import OptionError, type_name
 from strat.model.estimator import StratifiedModel
+from strat.records.labels import are_numbers
 from strat.records.records import Records
 from strat.records.sample import length
-from strat.selection.predictions import LossOfPrediction, check_predictable, on_loss_scale
+from strat.selection.predictions import LossOfPrediction, check_predictable, on_loss_scale, used_by_predict
 
 #: What splits columns, for which one ordered column is better than one for each value.
 TREES = (BaseDecisionTree, BaseEnsemble, HistGradientBoostingClassifier, HistGradientBoostingRegressor)
@@ -36,8 +37,8 @@ class ScoredByPrediction(BaseEstimator):
 
     def predict(self, *data, strata=None):
         """Predictions (N,) on the scale of the declaration's ``predict``, from the data arguments that occur in it."""
-        used = {p.id for p in self.base.predict_program.data}
-        for name in (p.name() for p in self.base.data[:-1] if p.id not in used):
+        used = used_by_predict(self.base)
+        for name in (p.name() for place, p in enumerate(self.base.data[:-1]) if place not in used):
             what = f"predicts on the scale of the loss, which depends on {name}; use prediction(*data)."
             raise OptionError(f"{type_name(self)} {what}")
         count = len(strata) if not data else length(data[0])
@@ -66,26 +67,18 @@ class OtherModel(ScoredByPrediction):
         records = self._read(data, strata, "fit", sample_weight)
         y, parts = records.arrays[-1], _parts(records.strata.labels)
         self._fit_values = self.base._values_with(self.values or {})
-        self.columns_, self.labels_ = records.columns, None
+        self.columns_, self.labels_, self.records_ = records.columns, None, len(y)
         self.center_ = float(np.average(y, weights=records.weight))
         if is_classifier(self.estimator):
             self.labels_ = np.unique(y)
             if len(self.labels_) != 2:
                 what = f"must have two values, but it has {len(self.labels_)}. Use a regressor."
                 raise OptionError(f"{name} is a classifier, for which {self.base.data[-1].name()} {what}")
-        encoder, self.order_, self.records_ = (
-            OneHotEncoder(handle_unknown="ignore", sparse_output=False),
-            None,
-            len(y),
-        )
+        self.encoder_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(parts.astype(str))
         inner = [self.estimator, *self.estimator.get_params().values()]  # one of which may split columns
-        if any(isinstance(e, TREES) or type(e).__module__.split(".")[0] in TREE_PACKAGES for e in inner):
-            numbers = [all(isinstance(value, (int, float)) for value in column) for column in parts.T]
-            self.order_ = [
-                None if n else np.unique(column)
-                for n, column in zip(numbers, parts.astype(str).T, strict=True)
-            ]
-        self.encoder_ = encoder.fit(parts.astype(str))
+        splits = any(isinstance(e, TREES) or type(e).__module__.split(".")[0] in TREE_PACKAGES for e in inner)
+        orders = (None if are_numbers(column) else np.unique(column.astype(str)) for column in parts.T)
+        self.order_ = list(orders) if splits else None
         weights = {} if sample_weight is None else {"sample_weight": records.weight}
         if weights and not has_fit_parameter(self.estimator, "sample_weight"):
             raise OptionError(f"{name} takes no sample_weight; leave the weights out.")
@@ -109,9 +102,8 @@ class OtherModel(ScoredByPrediction):
         return on_loss_scale(*given, shrunk, type_name(self.estimator))
 
     def _features(self, records):
-        used = {p.id for p in self.base.predict_program.data}
-        pairs = zip(self.base.data, records.arrays, strict=True)
-        blocks = [a if sp.issparse(a) else a.reshape(len(a), -1) for p, a in pairs if p.id in used]
+        used = (records.arrays[place] for place in used_by_predict(self.base))
+        blocks = [a if sp.issparse(a) else a.reshape(len(a), -1) for a in used]
         parts = _parts(records.strata.labels)
         if self.order_ is None:
             columns = self.encoder_.transform(parts.astype(str))
@@ -141,27 +133,20 @@ def checked_models(models):
     """The models by name, those of scikit-learn in the shape of a StratifiedModel, or an OptionError."""
     if not isinstance(models, dict) or not models:
         raise OptionError('models must be a dict {"name": model} with at least one model.')
-    for name, model in models.items():
-        _check_model(model, f"the model {name!r}")
     like = next((model for model in models.values() if hasattr(model, "base")), None)
-    if like is None:
-        raise OptionError("models needs a StratifiedModel, whose loss measures all, as strat.common(base).")
-    return {str(name): as_model(model, like) for name, model in models.items()}
+    return {str(name): as_model(model, like, f"the model {name!r}") for name, model in models.items()}
 
 
-def _check_model(model, what):
-    own = isinstance(model, (StratifiedModel, ScoredByPrediction))
-    estimator = hasattr(model, "fit") and not isinstance(model, type)
-    if not own and not (estimator and (is_regressor(model) or is_classifier(model))):
-        kinds = "not a StratifiedModel, nor a regressor or classifier of scikit-learn."
-        raise OptionError(f"{what} is {model if isinstance(model, type) else type_name(model)}, {kinds}")
-
-
-def as_model(model, like):
+def as_model(model, like, what="the other model"):
     """The model itself, or an estimator of scikit-learn in the shape of one, measured by the loss of `like`."""
-    _check_model(model, "the other model")
     if isinstance(model, (StratifiedModel, ScoredByPrediction)):
         return model
+    estimator = hasattr(model, "fit") and not isinstance(model, type)
+    if not (estimator and (is_regressor(model) or is_classifier(model))):
+        kinds = "not a StratifiedModel, nor a regressor or classifier of scikit-learn."
+        raise OptionError(f"{what} is {model if isinstance(model, type) else type_name(model)}, {kinds}")
+    if like is None:
+        raise OptionError("models needs a StratifiedModel, whose loss measures all, as strat.common(base).")
     return OtherModel(like.base, model, like.strata, dict(like._values))
 
 

@@ -11,6 +11,12 @@ from strat.records.strata import Strata
 ROUNDING = 1e-6  # of the losses of one prediction by two parameter vectors
 
 
+def used_by_predict(base):
+    """Positions of the data arguments that a declaration's ``predict`` depends on."""
+    ids = () if base.predict is None else {p.id for p in base.predict_program.data}
+    return [place for place, p in enumerate(base.data) if p.id in ids]
+
+
 def check_predictable(base, who):
     """Raise where a loss is not a function of one predicted number; `who` needs it, for messages."""
     program = base.predict_program
@@ -20,7 +26,7 @@ def check_predictable(base, who):
             f"x @ theta + b, with predict= that number; predict is {base.predict}."
         )
     last = base.data[-1]
-    if last.size != 1 or any(p.id == last.id for p in program.data):
+    if last.size != 1 or len(base.data) - 1 in used_by_predict(base):
         raise OptionError(
             f"{who} takes the last data argument for the target, one number a record that predict does not depend on, but "
             f"that is {last.name()} of shape {last.shape}."
@@ -54,8 +60,7 @@ class LossOfPrediction:
     def __init__(self, base, values, arrays, who):
         N = arrays[0].shape[0]
         self.one_each = Strata(range(N), np.arange(N))
-        used = {p.id for p in base.predict_program.data}
-        data = [array for p, array in zip(base.data, arrays, strict=True) if p.id in used]
+        data = [arrays[place] for place in used_by_predict(base)]
         predict = base.predict_program.evaluation(data, self.one_each, values)
         self.loss = base.loss_program.evaluation(arrays, self.one_each, values)
         rng = np.random.default_rng(0)
@@ -124,8 +129,6 @@ def prediction_of(model, part):
     """What a fitted model predicts for some records: its ``predict``, on the scale of the loss."""
     if not isinstance(model, StratifiedModel):
         return model.prediction(*part.data, strata=part.strata)
-    program = model.base.predict_program
-    used = () if program is None else {p.id for p in program.data}
-    places = [i for i, p in enumerate(model.base.data) if p.id in used]
+    places = used_by_predict(model.base)
     strata = part.strata if places[:1] == [0] else part.labels  # columns of the first argument need it
     return model.predict(*(part.data[i] for i in places), strata=strata)
