@@ -4,8 +4,8 @@ from importlib import import_module
 
 #: The public names by module, each of which is imported when one of its names is first used; some are public themselves.
 _HOMES = {
-    "compiler": "Program compile",
     "compiler.base_model": "BaseModel",
+    "compiler.program": "Program compile",
     "model.hypergradient": "hypergradient",
     "model.sensitivity": "sensitivity sensitivity_bound",
     "model.standard_errors": "covariances standard_errors",

@@ -146,8 +146,8 @@ def product(*graphs: Any) -> nx.Graph:
         if not isinstance(graph, nx.Graph) or graph.is_multigraph() or getattr(graph, "prior", None):
             continue
         # An edge of the user's graph may carry more attributes, for instance those by which tuning ties weights.
-        parts = ([prior.labels for prior in part] for part in (priors[:axis], priors[axis + 1 :]))
-        before, after = (list(tuples(*part)) for part in parts)
+        others = priors[:axis], priors[axis + 1 :]
+        before, after = (list(tuples(*(prior.labels for prior in part))) for part in others)
         for u, v, attributes in graph.edges(data=True):
             more = {key: value for key, value in attributes.items() if key not in ("weight", "factor")}
             for head, tail in tuples(before, after) if more and u != v else ():

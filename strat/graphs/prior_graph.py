@@ -50,15 +50,8 @@ class PriorGraph:
         none = np.empty(0, dtype=np.intp)
         return cls.from_terms(list(labels), none, none, none)
 
-    @property
-    def K(self):
-        """The number of nodes."""
-        return len(self.labels)
-
-    @cached_property
-    def position(self):
-        """The position of each label among the nodes."""
-        return {label: k for k, label in enumerate(self.labels)}
+    K = property(lambda self: len(self.labels))
+    position = cached_property(lambda self: {label: k for k, label in enumerate(self.labels)})
 
     def check_factors(self, what, names):
         """Raise an OptionError where a name is not a factor of the graph; `what` names the option."""

@@ -44,9 +44,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
         edges.device = device
     check_tables(base.loss, base.data, records.strata.N)
     warn_of_lost_digits(base, records)
-    fit_warnings.warn_of_order(
-        model.graph, bound_model.prior, model.strata if strata is None else strata, data
-    )
+    fit_warnings.warn_of_order(bound_model, strata, data)
     problem = bound_model.problem()
     codes = {} if problem.loss.quadratic else label_codes(base.loss_program, values, records.arrays)
     warn_of_label_codes(codes, base.data, records.arrays, records.weight)
@@ -83,10 +81,8 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
         vars(model).pop(name, None)  # forget what was made of the last fit
     model.strata_, model.result_ = list(labels), result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
-    model._of_fit = {
-        "graph": None if model.graph is None else bound_model.prior,
-        "scale": copy.copy(model.scale),
-    }
+    graph = None if model.graph is None else bound_model.prior
+    model._of_fit = {"graph": graph, "scale": copy.copy(model.scale)}
     model._set_features(data[0] if data else None)
     model._undetermined, model._running, model._fit_values = unknown, running, values
     if problem.learned:

@@ -10,11 +10,13 @@ from strat.records.labels import as_frame, axis_factors, named_columns
 from strat.records.strata import some_of
 
 
-def warn_of_order(graph, prior, strata, data):
+def warn_of_order(bound_model, strata, data):
     """Warn where the columns that hold the strata have the names of the graph's factors in another order."""
-    names = named_columns(strata, as_frame(data[0])) if data and prior.factors else None
-    if names and len(names) > 1 and set(names) <= set(prior.factors):
-        factors = list(map(axis_factors(graph).get, range(len(names))))
+    model, known = bound_model.model, set(bound_model.prior.factors)
+    strata = model.strata if strata is None else strata
+    names = named_columns(strata, as_frame(data[0])) if data and known else None
+    if names and len(names) > 1 and known.issuperset(names):
+        factors = list(map(axis_factors(model.graph).get, range(len(names))))
         if factors != names and set(factors) == set(names):
             DataWarning.warn(
                 f"strata={names} are the factors of the graph in another order: its nodes are tuples of {factors}, so that "

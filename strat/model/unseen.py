@@ -67,21 +67,22 @@ def _harmonic(model, theta, new, graph, scale):
         upper = sparse.coo_array((w[edge], (i, j)), shape=(len(labels),) * 2)
         return sparse.csr_array(upper + upper.T)
 
-    W = matrix(weight)
-    component = connected_components(W, directed=False)[1]
+    component = connected_components(matrix(weight), directed=False)[1]
     alone = [new[k] for k in np.flatnonzero(~np.isin(component[K:], component[:K]))]
     if alone:
         raise GraphError(
             f"unseen: no edge leads from {some_of(alone)} to a stratum of the model. Give a graph that has such edges, "
             f'unseen=graph, or take the common model, unseen="common".'
         )
-    couple = np.atleast_2d(on_edges(model.base, model.values, prior, prior.i, prior.j))
+    couple = on_edges(model.base, model.values, prior, prior.i, prior.j)
+    couple = (
+        couple if couple.ndim > 1 else np.ones((1, len(couple)))
+    )  # one factor for all edges changes no mean
     out = np.empty((len(new), theta.shape[1]))
-    for of_edges in np.unique(couple, axis=1).T if len(couple) > 1 else (np.ones(1),):
-        alike = (couple == of_edges[:, None]).all(axis=0) if len(couple) > 1 else slice(None)
-        W = matrix(weight * np.maximum(of_edges, UNCOUPLED))
-        G = sparse.csc_array(laplacian(W))[K:, K:]
-        out[:, alike] = np.reshape(spsolve(G, W[K:, :K] @ theta[:, alike]), (len(new), -1))
+    for of_edges in np.unique(couple, axis=1).T:
+        alike = (couple == of_edges[:, None]).all(axis=0)
+        G = sparse.csc_array(laplacian(matrix(weight * np.maximum(of_edges, UNCOUPLED))))[K:]
+        out[:, alike] = np.reshape(spsolve(G[:, K:], -G[:, :K] @ theta[:, alike]), (len(new), -1))
     return out
 
 

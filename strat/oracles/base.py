@@ -5,7 +5,7 @@ Beside them, arrays of other libraries than NumPy are recognised.
 
 import copy
 import math
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from operator import add
 
 import numpy as np
@@ -224,16 +224,13 @@ class Rescaled(Oracle):
                 setattr(self, name, None)
         self.cones = None
         if oracle.has("cones"):
-            self.cones = partial(self._rescaled_cones)
+            self.cones = lambda: [f.scaled(self.weight).in_units(self.unit) for f in oracle.cones()]
             self.cones.size = getattr(oracle.cones, "size", 0)
 
     @cached_property
     def prox(self):
         """The prox, None where f has none."""
         return self.oracle.prox.rescaled(self.weight, self.unit) if self.oracle.has("prox") else None
-
-    def _rescaled_cones(self):
-        return [function.scaled(self.weight).in_units(self.unit) for function in self.oracle.cones()]
 
     def interior(self):
         return Rescaled(self.oracle.interior(), self.weight, self.unit)

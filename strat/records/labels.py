@@ -58,21 +58,19 @@ def as_frame(data):
 
 def named_columns(strata, frame):
     """The columns of the first data argument that a user's ``strata=`` names, in its order; None where it holds labels."""
-    names = [strata] if isinstance(strata, str) else strata
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+    names = list(strata) if isinstance(strata, list | tuple) else [strata]
+    texts = all(isinstance(name, str) for name in names)
+    if not (names and texts and set(getattr(frame, "columns", ())).issuperset(names)):
         return None
-    if not names or not set(getattr(frame, "columns", ())).issuperset(names):
-        return None
-    if isinstance(strata, str) or len(names) != len(frame):
-        return list(names)
-    if len(set(names)) < len(names):
-        return None  # labels of all records
-    if frame[names].isin([0, 1]).all(axis=None):
-        raise DataError(
-            f"strata={names} may be labels of the {len(names)} records, or columns of X. Pass np.array(strata) if they are "
-            f"labels, or X[strata] if they are columns."
-        )
-    return list(names)
+    if not isinstance(strata, str) and len(names) == len(frame):
+        if len(set(names)) < len(names):
+            return None  # labels of all records
+        if frame[names].isin([0, 1]).all(axis=None):
+            raise DataError(
+                f"strata={names} may be labels of the {len(names)} records, or columns of X. Pass np.array(strata) if they "
+                f"are labels, or X[strata] if they are columns."
+            )
+    return names
 
 
 def split_positions(frame, declared):
@@ -197,14 +195,9 @@ def is_missing(label):
 
 def _factorize_numbers(column):
     """`_factorize` of whole numbers by a table of all numbers between the least and the largest; None where it is large."""
-    numbers = np.asarray(column) if getattr(getattr(column, "dtype", None), "kind", "?") in "iu" else None
-    if (
-        numbers is None
-        or np.ma.is_masked(column)
-        or numbers.dtype.kind not in "iu"
-        or numbers.ndim != 1
-        or not numbers.size
-    ):
+    whole = getattr(getattr(column, "dtype", None), "kind", "?") in "iu" and not np.ma.is_masked(column)
+    numbers = np.asarray(column if whole else ())
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not numbers.size:
         return None
     N, low, width = len(numbers), int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
     if width > N + 1000:
