@@ -9,7 +9,7 @@ from compounds import COMPOUNDS, declared, graph, records
 
 import strat
 from strat.oracles import cone_projections, splitting
-from strat.oracles.cone_prox import Start
+from strat.oracles.iterated_prox import Start
 
 NAMES = "overlapping groups", "OSCAR", "square of l1", "ball and plane", "risk bound"
 NAMES += "3-norm ball", "entropy on the simplex", "log-sum-exp bound"

@@ -15,10 +15,9 @@ from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError, check_memory
 from strat.oracles.base import symmetric
 from strat.oracles.central_points import off_edges
-from strat.oracles.cone_prox import ConeProx
 from strat.oracles.interior_point import KinkedProx, kinked_and_quadratic
+from strat.oracles.iterated_prox import ConeProx, NewtonProx
 from strat.oracles.prox_base import BlockProx, NewtonBlock, QuadraticProx, ScalarBlock, SoftBlock
-from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.tape import Tape
 from strat.rules import text
 from strat.rules.piecewise import Abs
@@ -59,8 +58,7 @@ def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, 
 
     if apart and records and not sets.restrict and sets.transposed is None:
         parts = apart()
-        known = kinked_and_quadratic(parts)
-        if known:
+        if known := kinked_and_quadratic(parts):
             oracle = assembly.oracle(records, parts)
             oracle.prox = KinkedProx(*known, ConeProx(Once(of_both), program.what))
             return oracle

@@ -14,8 +14,7 @@ from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.oracles.base import Rescaled, SumOracle
 from strat.oracles.central_points import central_points, off_edges
 from strat.oracles.cone_program import ConeProgram
-from strat.oracles.cone_prox import ConeProx
-from strat.oracles.prox_newton import NewtonProx
+from strat.oracles.iterated_prox import ConeProx, NewtonProx
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
@@ -44,7 +43,7 @@ class BindingCache:
 
 #: The bound regularizers of each declaration: they hold no records, so that all fits share them.
 _REGULARIZERS = WeakKeyDictionary()
-REGULARIZERS_KEPT = 32
+KEPT = 32
 
 
 class BoundModel:
@@ -148,9 +147,7 @@ class BoundModel:
         loss, weight = self._losses(values), self.regularizer_weight
         if self.base not in _REGULARIZERS:
             program = self.base.regularizer_program
-            _REGULARIZERS[self.base] = BindingCache(
-                program, partial(_bind_regularizer, program), REGULARIZERS_KEPT
-            )
+            _REGULARIZERS[self.base] = BindingCache(program, partial(_bind_regularizer, program), KEPT)
         regularizer, constraints = _REGULARIZERS[self.base](values)
         if constraints is not None and loss.has("value_and_gradient") and not loss.has("prox"):
             curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strat.oracles.cone_prox import Start
+from strat.oracles.iterated_prox import Start
 from strat.solvers.algorithm import Algorithm
 from strat.solvers.base import Solver
 from strat.solvers.newton_system import GraphSystem

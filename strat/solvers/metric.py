@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from strat.oracles.cone_prox import Start
+from strat.oracles.iterated_prox import Start
 
 # The next curvature is this many times the one that was met, and at least this share of the last one. With more of
 # both, fewer steps are tried twice, but all are shorter.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from strat.oracles.base import Rescaled
-from strat.oracles.cone_prox import ConeProx
+from strat.oracles.iterated_prox import ConeProx
 from strat.oracles.prox_base import BlockProx
 from strat.problem.joint_problem import JointProblem
 
