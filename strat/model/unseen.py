@@ -75,9 +75,8 @@ def _harmonic(model, theta, new, graph, scale):
             f'unseen=graph, or take the common model, unseen="common".'
         )
     couple = on_edges(model.base, model.values, prior, prior.i, prior.j)
-    couple = (
-        couple if couple.ndim > 1 else np.ones((1, len(couple)))
-    )  # one factor for all edges changes no mean
+    if couple.ndim == 1:  # one factor for all edges changes no mean
+        couple = np.ones((1, len(couple)))
     out = np.empty((len(new), theta.shape[1]))
     for of_edges in np.unique(couple, axis=1).T:
         alike = (couple == of_edges[:, None]).all(axis=0)

@@ -37,10 +37,8 @@ class ChunkedRecords(Records):
             )
         self.source, self.engine = source, engine or Local()
         arguments = partial(arguments_of, parameters=parameters, declared=declared)
-        heads = (
-            head for chunk in self.chunks() for head in self.engine.map(partial(_head, arguments), [chunk])
-        )
-        head = next((head for head in heads if length(head[0])), None)
+        heads = (self.engine.map(partial(_head, arguments), [chunk]) for chunk in self.chunks())
+        head = next((head for (head,) in heads if length(head[0])), None)
         if head is None:
             raise DataError("chunks= has no records; there is nothing to fit.")
         if nodes is None:

@@ -13,7 +13,8 @@ from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
 from strat.records.sample import Sample
 from strat.records.strata import in_order
-from strat.selection.other_model import ScoredByPrediction, as_model, with_strata
+from strat.selection.candidates import with_strata
+from strat.selection.other_model import ScoredByPrediction, as_model
 from strat.selection.predictions import LossOfPrediction, check_predictable, prediction_of
 
 

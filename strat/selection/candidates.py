@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from strat import graphs
 from strat.compiler import coupling
@@ -161,6 +162,15 @@ def curvature(model, part, weight, nodes):
 def _has_weights(model):
     """Whether some edge of the model's graph has weight."""
     return model.graph is not None and read_graph(model.graph).weights(model.scale).any()
+
+
+def with_strata(model, labels):
+    """A clone, in which models without a graph get all labels as their strata."""
+    model = clone(model)
+    for one in getattr(model, "models", [model]):
+        if isinstance(one, StratifiedModel) and one.graph is None:
+            one.graph = (labels, sp.csr_array((len(labels), len(labels))))
+    return model
 
 
 def names_of(model):

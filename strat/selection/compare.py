@@ -18,8 +18,9 @@ from strat.plot import canvas
 from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.records.tables import Table, mean_and_error
+from strat.selection.candidates import with_strata
 from strat.selection.cross_validation import processes
-from strat.selection.other_model import checked_models, with_strata
+from strat.selection.other_model import checked_models
 from strat.selection.predictions import prediction_of, warn_of_losses
 
 

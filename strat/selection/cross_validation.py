@@ -13,7 +13,7 @@ from strat.graphs.prior_graph import read_graph
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import Refits, fit_within
 from strat.oracles.clock import OutOfTime
-from strat.selection.other_model import with_strata
+from strat.selection.candidates import with_strata
 
 
 def processes(n_jobs):

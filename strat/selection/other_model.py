@@ -148,12 +148,3 @@ def as_model(model, like, what="the other model"):
     if like is None:
         raise OptionError("models needs a StratifiedModel, whose loss measures all, as strat.common(base).")
     return OtherModel(like.base, model, like.strata, dict(like._values))
-
-
-def with_strata(model, labels):
-    """A clone, in which models without a graph get all labels as their strata."""
-    model = clone(model)
-    for one in getattr(model, "models", [model]):
-        if isinstance(one, StratifiedModel) and one.graph is None:
-            one.graph = (labels, sp.csr_array((len(labels), len(labels))))
-    return model

@@ -10,7 +10,6 @@ from strat.errors import GraphError, OptionError
 
 NONNEGATIVE = ("of at least 0", lambda value: value >= 0)
 POSITIVE = ("above 0", lambda value: value > 0)
-SHARE = ("between 0 and 1", lambda value: 0 <= value <= 1)
 
 
 class GraphRegularizer(BaseEstimator):

@@ -6,11 +6,12 @@ from scipy.linalg.blas import daxpy
 from strat.problem.graph_regularizers.base import (
     NONNEGATIVE,
     POSITIVE,
-    SHARE,
     GraphOracle,
     GraphRegularizer,
     check_range,
 )
+
+SHARE = ("between 0 and 1", lambda value: 0 <= value <= 1)
 
 
 class LogDetOracle(GraphOracle):
