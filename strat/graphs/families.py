@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from strat.errors import DataError, GraphError, type_name
-from strat.graphs.prior_graph import Graph, PriorGraph, node_labels, read_graph
+from strat.graphs.prior_graph import PriorGraph, node_labels, read_graph
 from strat.records.labels import label_list
 
 PARAMETERS = """
@@ -141,7 +141,7 @@ def product(*graphs: Any) -> nx.Graph:
         weight, codes = (np.repeat(each[order], i.shape[1]) for each in (prior.weights(), codes))
         terms.append((i.ravel(), j.ravel(), weight, np.array(names, dtype=object)[codes]))
     nodes = list(tuples(*(prior.labels for prior in priors)))
-    result = Graph.of(PriorGraph.from_terms(nodes, *map(np.concatenate, zip(*terms, strict=True))))
+    result = PriorGraph.from_terms(nodes, *map(np.concatenate, zip(*terms, strict=True))).to_networkx()
     for axis, graph in enumerate(graphs):
         if not isinstance(graph, nx.Graph) or graph.is_multigraph() or getattr(graph, "prior", None):
             continue
@@ -216,4 +216,5 @@ def weighted(nodes, i, j, weight, name=None):
     if weights.shape not in ((), (len(i),)):
         raise GraphError(f"weight has shape {weights.shape} for {len(i):,} edges. Pass one, or one each.")
     weights, name = np.broadcast_to(weights.astype(float), len(i)), "" if name is None else str(name)
-    return Graph.of(PriorGraph.from_terms(nodes, i, j, weights, [name] * len(i) if name else None, name))
+    factors = [name] * len(i) if name else None
+    return PriorGraph.from_terms(nodes, i, j, weights, factors, name).to_networkx()

@@ -94,10 +94,10 @@ class PriorGraph:
         return sparse.csr_array(upper + upper.T)
 
     def to_networkx(self):
-        """Return a ``networkx.Graph`` with weights, and factors where an edge has exactly one."""
-        graph = nx.Graph(name=self.name) if self.name else nx.Graph()
+        """Return a `Graph` with weights, and factors where an edge has exactly one."""
+        graph = Graph(name=self.name) if self.name else Graph()
         graph.add_nodes_from(self.labels)
-        graph.add_edges_from(self.edges())
+        graph.prior = self
         return graph
 
     def edges(self):
@@ -123,14 +123,6 @@ class Graph(nx.Graph):
     """A networkx graph whose edges are those of `prior` until something asks for them: only then are they listed in it."""
 
     prior = None
-
-    @classmethod
-    def of(cls, prior):
-        """The graph of a PriorGraph."""
-        graph = cls(name=prior.name) if prior.name else cls()
-        graph.add_nodes_from(prior.labels)
-        graph.prior = prior
-        return graph
 
     @property
     def _adj(self):

@@ -226,4 +226,6 @@ def entropy(base: BaseModel, graph: Any = None, *, sigma: float = 1.0, **options
 
 for _function in (common, separate, lrsm, joint, log_diagonal, trace_constraint, entropy):
     for _mark, _text in _SHARED_TEXT.items():
-        _function.__doc__ = _function.__doc__.replace(_mark, _text)
+        _function.__doc__ = _function.__doc__ and _function.__doc__.replace(
+            _mark, _text
+        )  # python -OO has none

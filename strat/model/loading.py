@@ -5,6 +5,8 @@ import re
 from dataclasses import dataclass
 from os import PathLike
 
+import networkx as nx
+
 from strat.compiler.base_model import BaseModel
 from strat.errors import DataWarning, OptionError, type_name
 from strat.graphs.prior_graph import PriorGraph
@@ -101,7 +103,8 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
     if meta["graph"] is not None:
         i, j, e, weight, factor = (arrays[f"graph/{name}"] for name in ("i", "j", "edge", "weight", "factor"))
         names = [None if f < 0 else meta["factors"][f] for f in factor]
-        graph = PriorGraph.from_terms(read_labels(meta, "graph"), i[e], j[e], weight, names).to_networkx()
+        prior = PriorGraph.from_terms(read_labels(meta, "graph"), i[e], j[e], weight, names)
+        graph = nx.Graph(prior.to_networkx())
     options = dict(meta["options"], strata=meta["strata_columns"], edges=meta["edges"] or "all")
     options["solver"] = meta["solver"] and read_component(meta["solver"], Solver, path)
     if meta["class"] == "CommonModel":
