@@ -38,15 +38,12 @@ def seconds_left():
 class Clock:
     """The seconds since the start, and how the work ended: status "finished", "time_limit" or "interrupted"."""
 
+    seconds = property(lambda self: time.time() - self.started)  # in any process
+
     def __init__(self, limit=None):
         if limit is not None and (isinstance(limit, bool | str) or not limit > 0):
             raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {limit!r}.")
         self.started, self.limit, self.status = time.time(), limit, "finished"
-
-    @property
-    def seconds(self):
-        """Seconds since the start, in any process."""
-        return time.time() - self.started
 
     @property
     def left(self):

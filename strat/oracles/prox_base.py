@@ -35,16 +35,10 @@ class Grouped:
 
     kind = "closed form"
     axes: dict = {}
-
-    @property
-    def ties(self):
-        """Coordinates that take the same step, one list a group."""
-        return self.groups.tolist()
-
-    @property
-    def columns(self):
-        """Coordinates of all groups, one group after the other."""
-        return self.groups.reshape(-1)
+    ties = property(
+        lambda self: self.groups.tolist()
+    )  # coordinates that take the same step, a list for each group
+    columns = property(lambda self: self.groups.reshape(-1))  # coordinates of all groups, one after the other
 
     def _fold(self, v, t):
         """v by groups and t, with the linear and quadratic parts folded in."""

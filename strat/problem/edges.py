@@ -41,6 +41,7 @@ class EdgeList:
     all_pairs = False
     couple = None  # weights of the numbers of theta in the distances, (count, n)
     device = None  # that computes with dense matrices over the strata
+    exact_solver = property(lambda self: self.width <= WIDTH)  # or `solver` only divides by the diagonal
 
     def __init__(self, K, i, j):
         self.K = int(K)
@@ -139,11 +140,6 @@ class EdgeList:
             weighted = difference if self.couple is None else self.couple[chunk] * difference
             np.einsum("en,en->e", weighted, difference, out=out[chunk])
         return out
-
-    @property
-    def exact_solver(self):
-        """Whether `solver` solves, or only divides by the diagonal."""
-        return self.width <= WIDTH
 
     def solver(self, w, shift, degrees=None):
         """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by a sparse factor or, if that fills, the diagonal."""

@@ -32,6 +32,8 @@ class JointProblem:
     `empty` (K,), where it is known, are the strata without records.
     """
 
+    given = cached_property(lambda self: self.laplacians(self.w0))  # of the graph W0
+
     def __init__(self, loss, regularizer, graph_regularizer, edges, w0, couple=None, outside=0.0):
         self.loss, self.regularizer, self.graph_regularizer = loss, regularizer, graph_regularizer
         self.edges, self.w0 = edges, w0
@@ -52,11 +54,6 @@ class JointProblem:
         """Memory for h at one point."""
         h = self.graph_regularizer
         return h._oracle_class(h, self.edges, self.w0, self.outside)
-
-    @cached_property
-    def given(self):
-        """The Laplacians of the graph W0."""
-        return self.laplacians(self.w0)
 
     def feasible(self, w):
         """Whether h is finite at w, so that a solver may start there."""
@@ -152,6 +149,8 @@ class Point:
     Write into `theta` and `w`, then `evaluate` (F, +inf outside the domain) and, if wanted, `differentiate`.
     """
 
+    degrees = property(lambda self: self.laplacians.sums)  # (K,), of the graph
+
     def __init__(self, problem):
         self.problem, edges = problem, problem.edges
         self.theta, self.graph, self.graph_oracle = np.zeros((problem.K, problem.n)), 0.0, None
@@ -228,11 +227,6 @@ class Point:
         self.energies = 0.5 * np.vecdot(self._centred, self._product)
         self.laplacian = float(np.add.reduce(self.energies))
         self.smooth = self.loss + self.laplacian + self.graph
-
-    @property
-    def degrees(self):
-        """Degrees (K,) of the graph."""
-        return self.laplacians.sums
 
     @property
     def product(self):

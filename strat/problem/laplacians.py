@@ -13,15 +13,17 @@ class Laplacians:
     of w.
     """
 
+    entries = cached_property(
+        lambda self: self.w[:, None] * self.couple
+    )  # weights of edges for every number, (E, n)
+    any = cached_property(
+        lambda self: bool(self.degrees.any())
+    )  # whether some edge joins strata in some number
+
     def __init__(self, edges, w, couple, degrees=None):
         self.edges, self.w, self.couple, self.alike = edges, w, couple, couple.ndim == 1
         self.n = couple.shape[-1]
         self.sums = edges.degrees(w) if degrees is None else degrees  # (K,), by w alone
-
-    @cached_property
-    def entries(self):
-        """Weight of every edge for every number, shape (E, n)."""
-        return self.w[:, None] * self.couple
 
     @cached_property
     def degrees(self):
@@ -30,11 +32,6 @@ class Laplacians:
             couple = self.couple[:1] if np.ptp(self.couple) == 0 else self.couple
             return np.broadcast_to(self.sums[:, None] * couple, (len(self.sums), self.n))
         return abs(self.edges.incidence) @ self.entries
-
-    @cached_property
-    def any(self):
-        """Whether some edge joins strata in some number."""
-        return bool(self.degrees.any())
 
     def times(self, theta):
         """G_c theta_c for all c, shape (K, n)."""

@@ -52,6 +52,8 @@ class State:
 class Run:
     """One run: the loop, its records and its stops."""
 
+    seconds = property(lambda self: self.before + time.perf_counter() - self.started)
+
     def __init__(self, solver, problem, theta, w, score, fingerprint, init, progress, started=None):
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
@@ -215,10 +217,6 @@ class Run:
         start, before, now = (F / self.units.worth for F in (self.history[0], *self.history[-2:]))
         moved = before - now if self.algorithm.monotone else abs(before - now)
         return moved <= 100 * self.solver.tol * (min(1.0, abs(start - now)) + abs(now))
-
-    @property
-    def seconds(self):
-        return self.before + time.perf_counter() - self.started
 
     def _keep_best(self):
         """Remember the iterate with the lowest validation loss; without one, the lowest objective."""
