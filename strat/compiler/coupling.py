@@ -68,9 +68,8 @@ def weights(couple, layout, given, factor=None):
         try:
             value = np.broadcast_to(np.asarray(weight, dtype=float), shape)
         except ValueError as error:
-            raise OptionError(
-                f"{where} has shape {np.shape(weight)}, but the variable has shape {shape}."
-            ) from error
+            found = f"has shape {np.shape(weight)}, but the variable has shape {shape}."
+            raise OptionError(f"{where} {found}") from error
         if not (np.all(np.isfinite(value)) and np.all(value >= 0)):
             raise OptionError(f"{where} must be finite and at least 0, but it is {short(str(value), 60)}.")
         out[layout.slices[name]] = value.reshape(-1)

@@ -72,9 +72,8 @@ def _words(mask, labels, layout):
     strata = [labels[k] for k in np.flatnonzero(mask.any(axis=1)).tolist()]
     names = [name for name, where in layout.slices.items() if mask[:, where].any()]
     which = "parameters" if len(names) == len(layout.slices) else f"parameters {', '.join(names)}"
-    if len(strata) == 1:
-        return which, f"the stratum {strata[0]!r} has"
-    return which, f"{len(strata):,} strata ({some_of(strata)}) have"
+    several = f"{len(strata):,} strata ({some_of(strata)}) have"
+    return which, several if len(strata) > 1 else f"the stratum {strata[0]!r} has"
 
 
 def warn_of_no_minimum(bound_model, problem, result, tol):
