@@ -1,5 +1,6 @@
 """Readings of a graph against what networkx and the matrix-tree theorem say."""
 
+import cvxpy as cp
 import networkx as nx
 import numpy as np
 import pytest
@@ -97,6 +98,7 @@ def test_a_model_tells_collapse_and_reliance():
     assert report.spread == pytest.approx(np.median(report.distances) / np.linalg.norm(centre))
     assert not report.collapsed
     assert np.allclose(report.reliance, 2 / (2 + 2))  # degree 2, curvature 2 of one record
+    theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
     raw = strat.BaseModel(cp.sum_squares(y - cp.multiply([1e3, 1.0], theta)), data=(y,))
     raw = graphs.report(strat.lrsm(raw, model.graph).fit(records, strata=labels))
     assert np.allclose(raw.reliance, 1 / 4, atol=1e-5)  # the share is 0 in one parameter and 1/2 in the other
