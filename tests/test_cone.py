@@ -250,3 +250,21 @@ def test_edges_of_any_strength_leave_labels_far_from_zero_what_they_are(graph, w
         return model.fit(X, unit * labels, strata=np.arange(N) % 20).result_.objective / unit
 
     assert objective(5e4) == pytest.approx(objective(1.0), rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_constraints_that_are_held_without_force_in_strata_without_records(seed):
+    rng, w, x, y = (
+        np.random.default_rng(seed),
+        cp.Variable(3, name="w"),
+        cp.Parameter(3, name="x"),
+        cp.Parameter(name="y"),
+    )
+    bound = [cp.quad_form(w, np.diag([1.0, 2.0, 3.0])) <= 0.05]
+    base = strat.BaseModel(cp.square(y - x @ w), data=(x, y), constraints=bound)
+    X, Y, z = rng.standard_normal((12, 3)), rng.standard_normal(12), np.arange(12) % 2
+    found = strat.lrsm(base, strat.graphs.path(3)).fit(X, Y, strata=z)
+    exact = strat.lrsm(base, strat.graphs.path(3), solver=strat.ADMM(tol=1e-9)).fit(X, Y, strata=z).result_
+    assert found.result_.status == "converged" and found.result_.objective == pytest.approx(
+        exact.objective, rel=1e-6
+    )

@@ -1,6 +1,7 @@
 """What users do around a fit: labels and columns in odd order, failed splits, options set later, parts without records."""
 
 import cvxpy as cp
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -166,3 +167,43 @@ def test_processes_give_the_same_comparison_and_the_same_tuned_model():
     assert one.history == pytest.approx(two.history) and one.gain == pytest.approx(two.gain)
     with pytest.raises(strat.OptionError, match="n_jobs must be a number of processes"):
         strat.compare(models, data=(X, Y, Z), n_jobs=0)
+
+
+@pytest.mark.parametrize("solver", [strat.MAPG, strat.NewtonCG])
+@pytest.mark.parametrize("options", [{}, {"max_iter": 3}])
+def test_patience_returns_the_best_iterate_whatever_ends_the_fit(solver, options):
+    base = strat.BaseModel(cp.logistic(-y * PREDICT), 1e-2 * cp.sum_squares(theta), data=(x, y))
+    labels, seen = np.sign(Y - Y.mean()), []
+    held = X[80:], np.where(RNG.random(40) < 0.4, -1, 1) * labels[80:], Z[80:]
+
+    def see(state):
+        margin = np.sum(held[0] * state.theta["theta"][held[2]], axis=1) + state.theta["b"][held[2]]
+        seen.append(np.logaddexp(0, -held[1] * margin).mean())
+
+    model = strat.separate(base, solver=solver(patience=500, callback=see, **options))
+    model.fit(X[:80], labels[:80], strata=Z[:80], validation=held)
+    best = min(*seen, np.log(2))  # that of the start
+    assert best < seen[-1] and -model.score(*held[:2], strata=held[2]) == pytest.approx(best)
+    assert model.result_.status == ("max_iter" if options and len(seen) == 3 else "early_stopped")
+
+
+def test_predictions_outside_a_domain_are_those_of_cvxpy():
+    points = np.array([[-1.0, 0.0], [1.0, 1.0]])
+    for predict in (PREDICT**3, cp.hstack([PREDICT, cp.sqrt(PREDICT)]), cp.entr(PREDICT)):
+        base = strat.BaseModel(cp.square(y - PREDICT), data=(x, y), predict=predict)
+        model = strat.common(base).fit(X, X @ [1.0, 2.0], strata=Z)
+        theta.value, b.value = model.theta_["theta"][0], model.theta_["b"][0]
+        for point, found in zip(points, model.predict(points, strata=[0, 1]), strict=True):
+            x.value = point
+            with np.errstate(all="ignore"):
+                np.testing.assert_allclose(found, predict.value)
+    theta.value = b.value = x.value = None
+
+
+def test_warm_starts_follow_labels():
+    turned = nx.Graph()
+    turned.add_nodes_from([2, 0, 3, 1])
+    turned.add_edges_from(GRAPH.edges(data=True))
+    model = strat.lrsm(BASE, GRAPH, warm_start=True).fit(X, Y, strata=Z)
+    again = model.set_params(graph=turned).fit(X, Y, strata=Z).result_
+    assert again.history[0] == pytest.approx(again.objective)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
+from warnings import catch_warnings
 
 import cvxpy as cp
 import numpy as np
@@ -13,6 +14,7 @@ from strat.compiler import check
 from strat.compiler.binder import Assembly, Binder, evaluation
 from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.device_binder import DeviceBinder
+from strat.compiler.expressions import rebuilt
 from strat.compiler.pieces import split
 from strat.compiler.piecewise import first_kink, smoothed
 from strat.compiler.prox import with_prox
@@ -21,7 +23,7 @@ from strat.compiler.value_checks import Curvature, Origin
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
-from strat.oracles.base import is_foreign
+from strat.oracles.base import host, is_foreign
 from strat.oracles.design import Segments, compact
 from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
@@ -291,6 +293,26 @@ class Program(Shown):
             self.curvature.check_values(*self._read(given, arrays, strata, weight))
         walker, binder, origin = self._read(given, arrays, strata)
         return evaluation(walker(self.expression), binder, origin.order)
+
+    def predictions(self, arrays, strata, given=None):
+        """Values (N, *shape) as a function of theta (K, n); where an atom is outside its domain, those of CVXPY."""
+        values, given = self.evaluation(arrays, strata, given), given or {}
+
+        def predicted(theta):
+            out = values(theta)
+            for k in np.flatnonzero(~np.isfinite(out).reshape(len(out), -1).all(axis=1)):
+                own = self.layout.unpack(theta[strata.index[k], None])
+                known = {v: own[v.name()] for v in self.variables} | dict(
+                    zip(self.data, (a[k] for a in arrays), strict=True)
+                )
+                known |= {p: given[p.name()] for p in self.hyperparameters if p.name() in given}
+                known = {leaf: v.toarray() if sp.issparse(v) else host(v) for leaf, v in known.items()}
+                leaves = {id(leaf): cp.Constant(np.reshape(v, leaf.shape)) for leaf, v in known.items()}
+                with np.errstate(all="ignore"), catch_warnings(action="ignore"):
+                    out[k] = rebuilt(self.expression, leaves).value
+            return out
+
+        return predicted
 
 
 def _rows(array, order):

@@ -199,7 +199,7 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
         records = self._read(program.data, data, strata, "predict", known=known)
         records, theta = (records, self._flat()) if known else with_unseen(self, records, unseen)
         warn_of_undetermined_predictions(self, program, records.strata.index)
-        return program.evaluation(records.arrays, records.strata, self.values)(theta)
+        return program.predictions(records.arrays, records.strata, self.values)(theta)
 
     def losses(self, *data: Any, strata: Any = None) -> np.ndarray:
         """Loss of each record.

@@ -124,10 +124,16 @@ def _start(model, problem, init, labels):
     """The start for the solver: a name, or a dict of flat arrays."""
     K, edges, layout = problem.K, problem.edges, model.base.layout
     if init is None and model.warm_start and hasattr(model, "theta_"):
-        theta = model._flat()[: 1 if K == 1 else None]
-        if theta.shape != (K, problem.n):
+        last, row = model._flat(), {label: k for k, label in enumerate(model.strata_)}
+        if last.shape[1] != problem.n:
             return None
-        return _last_fit(problem, theta, edges.from_matrix(model.W_) if problem.learned else None)
+        theta = (
+            last[:1]
+            if K == 1
+            else np.stack([last[row[z]] if z in row else 0 * last[0] + np.nan for z in labels])
+        )
+        alike = problem.learned and list(row) == labels
+        return _last_fit(problem, theta, edges.from_matrix(model.W_) if alike else None)
     if init is None or isinstance(init, str):
         return init
     if not isinstance(init, dict):

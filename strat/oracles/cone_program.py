@@ -12,8 +12,9 @@ from strat.oracles.centring import COLLINEAR, Centring, deviations, free_paramet
 from strat.oracles.clock import OutOfTime
 from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
-#: Accuracies of objective and constraints, relative and absolute, that are asked for, in order; the last by shorter steps.
-ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8, 0.9)
+#: Accuracies of objective and constraints, relative and absolute, that are asked for, in order; the last by shorter steps, which
+#: second-order cones need where a constraint is held without force.
+ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8, 0.9), (1e-8, 1e-8, 0.5)
 FAR = 1e-6  # constraints further off than one over this share, in units of the solution without them, count as that far
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one in theta that is the
 #: last: what it leaves is a hundredth of it or less.

@@ -60,7 +60,7 @@ def read_archive(path, legacy=False):
                 arrays = {name: entries[name] for name in entries.files}
             written = dict(json.loads(str(arrays.pop(CONTENTS, "{}"))))
         except Exception as error:
-            raise ValueError(f"it is not an archive of arrays, or a damaged one ({error})") from error
+            raise ValueError("it is not an archive of arrays, or a damaged one") from error
     there = {} if legacy and not written else {name: fingerprint(array) for name, array in arrays.items()}
     changed = [name for name in {**written, **there} if written.get(name) != there.get(name)]
     if changed:

@@ -38,7 +38,7 @@ class Pnorm(Rows):
 
     kinks = "zero"
     intervals = property(lambda self: {0: (0.0, np.inf)} if self.p < 1 else {})
-    example = at_point(lambda u: cp.sum(cp.norm(u, 2, axis=1)), u=[[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]])
+    example = at_point(lambda u: cp.pnorm(u, 3), u=[0.3, -1.0, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):

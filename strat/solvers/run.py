@@ -261,8 +261,11 @@ class Run:
             self.algorithm = earlier  # whose residual is that of F
         x = self.algorithm.x
         theta, w = self._theta(), x.w.copy()
-        best_counts = status in ("early_stopped", "interrupted") or not x.objective < np.inf
+        best_counts = self.score or status == "interrupted" or not x.objective < np.inf
         if best_counts and self.best_theta is not None:
+            status = (
+                "early_stopped" if self.best_iteration < self.iteration and status == "converged" else status
+            )
             theta, w = self.best_theta, self.best_w
         residual = {"theta": np.inf, "W": np.inf}
         with suppress(OutOfTime, Lost, NoOracleError):
