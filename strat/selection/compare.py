@@ -2,26 +2,23 @@
 
 import time
 import warnings
-from collections import Counter
-from itertools import product
+from itertools import product, repeat
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.model_selection import train_test_split
 from sklearn.utils.parallel import delayed
 
 from strat.errors import OptionError, check_whole, first_line
 from strat.model.fit import fit_within
-from strat.plot import canvas
 from strat.records.sample import Sample
 from strat.records.strata import in_order
-from strat.records.tables import Table, mean_and_error
 from strat.selection.candidates import with_strata
 from strat.selection.cross_validation import processes
 from strat.selection.other_model import checked_models
-from strat.selection.predictions import prediction_of, warn_of_losses
+from strat.selection.predictions import measure, warn_of_losses
+from strat.selection.results import Comparison
 
 
 def compare(
@@ -89,8 +86,7 @@ def compare(
     'lrsm'
     """
     models = checked_models(models)
-    metrics = {"loss": "loss"} if metrics is None else metrics
-    metrics = {metrics: metrics} if isinstance(metrics, str) else metrics
+    metrics = {metrics or "loss": metrics or "loss"} if isinstance(metrics, str | None) else metrics
     if not isinstance(metrics, dict) or not metrics:
         raise OptionError('metrics must be a dict {"name": "loss" or a function f(y_true, prediction)}.')
     for name, metric in metrics.items():
@@ -102,7 +98,7 @@ def compare(
         raise OptionError("give either train= and test=, or data= to be split.")
     if set(map(str, metrics.values())) == {"loss"}:
         warn_of_losses(models, 'Give a metric for all, metrics={"name": f(y_true, prediction)}.')
-    everyone, seeds = list(models.values()), None
+    everyone, seeds = list(models.values()), repeat(None)
     if train is not None:
         parts = [(Sample(everyone, train, "train").part(), Sample(everyone, test, "test").part())]
     else:
@@ -113,25 +109,20 @@ def compare(
                 raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
             check_whole("random_state", random_state, 0)
             if len(sample) < 2:
-                raise OptionError(
-                    "data has one record, which cannot be split; give more, or train= and test=."
-                )
+                raise OptionError("data has one record, which cannot be split; give train= and test=.")
             seeds, rows = range(random_state, random_state + splits), np.arange(len(sample))
             splits = [train_test_split(rows, test_size=test_size, random_state=seed) for seed in seeds]
         parts = [(sample.part(a), sample.part(b)) for a, b in sample.splits(splits)]
     strata = in_order(dict.fromkeys(label for pair in parts for part in pair for label in part.labels))
-    seeds = seeds or [None] * len(parts)
-    todo = product(zip(parts, seeds, strict=True), models.items())
+    todo = product(zip(parts, seeds, strict=False), models.items())
     jobs = (delayed(_run)(n, seed, with_strata(m, strata), *pair, metrics) for (pair, seed), (n, m) in todo)
     runs, notes = [], []
     try:
-        for run in processes(n_jobs)(jobs):
-            runs.append(run)
+        runs.extend(processes(n_jobs)(jobs))  # as far as it gets
     except KeyboardInterrupt:
-        if len(runs) < len(models):
+        if not (done := len(runs) // len(models)):
             raise
-        runs = runs[: len(runs) - len(runs) % len(models)]
-        notes.append(f"interrupted after {len(runs) // len(models)} of {len(parts)} splits")
+        runs, notes = runs[: done * len(models)], [f"interrupted after {done} of {len(parts)} splits"]
     return Comparison(list(models), list(metrics), runs, notes)
 
 
@@ -142,172 +133,18 @@ def _run(name, seed, model, train, test, metrics):
     run |= {"error": None, "values": {}, "unseen": len(unseen)}
     parts = {"test": test, "train": train, **({"unseen": test.part(unseen)} if len(unseen) else {})}
 
-    def measured(part, metric):
-        if isinstance(metric, str):
-            return -model.score(*part.data, strata=part.strata)
-        y = part.data[-1].toarray() if sp.issparse(part.data[-1]) else np.asarray(part.data[-1])
-        return float(metric(y.reshape(len(y), *model.base.data[-1].shape), prediction_of(model, part)))
-
     started = time.perf_counter()
     with warnings.catch_warnings(record=True, action="always") as caught:
         try:
             fit_within(model, train.data, train.strata)
             run["seconds"] = time.perf_counter() - started
             pairs = product(parts.items(), metrics.items())
-            run["values"] = {(where, name): measured(part, metric) for (where, part), (name, metric) in pairs}
-            run["status"] = "fitted"
-            if hasattr(model, "result_"):
-                run |= {"status": model.result_.status, "objective": model.result_.objective}
+            run["values"] = {(where, n): measure(model, part, metric) for (where, part), (n, metric) in pairs}
+            result = getattr(model, "result_", None)
+            run |= (
+                {"status": result.status, "objective": result.objective} if result else {"status": "fitted"}
+            )
         except Exception as error:  # one model's failure is a row of the table
             run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]
     return {"seconds": time.perf_counter() - started, **run}
-
-
-class Comparison(Table):
-    """Models on held-out records.
-
-    Attributes
-    ----------
-    runs : list of dict
-        One for each split and model: model, seed, seconds, status, objective, error (text or None), notes, and values
-        ``{(part, metric): value}``; the part "unseen" are the test records of strata without training records.
-    """
-
-    def __init__(self, models, metrics, runs, notes=()):
-        self.models, self.metrics, self.runs, self.notes = models, metrics, runs, list(notes)
-        self.parts = ["test", "train"] + ["unseen"] * any(run["unseen"] for run in runs)
-        self.splits = len(runs) // len(models)
-        self._measures = [(part, metric) for part in self.parts for metric in metrics]
-        kinds = ("", " s.e.")[: self.splits]  # one split has no standard error
-        names = [f"{part} {metric}" for part, metric in self._measures]
-        self.layout = [("model", None), *((name, 4, *(name + kind for kind in kinds)) for name in names)]
-        self.layout += [("seconds", 2), ("status", None), ("objective", 8), ("error", None)]
-
-    def mean(self, model, metric=None, part="test"):
-        """Mean over the splits, and its standard error.
-
-        Parameters
-        ----------
-        model : str
-            A model's name.
-        metric : str, optional
-            A metric's name, the first by default.
-        part : {"test", "train", "unseen"}
-            On which records.
-
-        Returns
-        -------
-        mean, error : float
-            The standard error is None for a single split; both are None where the model has no value.
-        """
-        return mean_and_error([value for value in self._values(model, metric, part) if value is not None])
-
-    def paired(self, reference, metric=None, part="test"):
-        """Differences to one model, split by split.
-
-        Parameters
-        ----------
-        reference : str
-            The model to subtract.
-        metric : str, optional
-            A metric's name, the first by default.
-        part : {"test", "train", "unseen"}
-            On which records.
-
-        Returns
-        -------
-        dict
-            ``{model: (mean difference, its standard error)}``; below 0: lower than the reference.
-        """
-        subtracted, others = self._values(reference, metric, part), [m for m in self.models if m != reference]
-        pairs = {name: zip(self._values(name, metric, part), subtracted, strict=True) for name in others}
-        return {m: mean_and_error([a - b for a, b in p if None not in (a, b)]) for m, p in pairs.items()}
-
-    def best(self, metric=None):
-        """Name of the model with the lowest mean of a metric on the test records, among those with a value for most splits.
-
-        Parameters
-        ----------
-        metric : str, optional
-            A metric's name, the first by default.
-
-        Returns
-        -------
-        str
-            The model.
-        """
-        missing = {name: self._missing(name, metric) for name in self.models}
-        whole = [name for name in self.models if missing[name] == min(missing.values()) < self.splits]
-        return min(whole or self.models[:1], key=lambda name: self.mean(name, metric)[0])
-
-    def cells(self):
-        """Rows of values, one a model."""
-        rows = []
-        for name in self.models:
-            runs = [run for run in self.runs if run["model"] == name]
-            states = Counter(run["status"] for run in runs).most_common()
-            status = states[0][0] if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states)
-            seconds, _ = mean_and_error([run["seconds"] for run in runs])
-            objective, _ = mean_and_error([run["objective"] for run in runs if run["objective"] is not None])
-            error = next((run["error"] for run in runs if run["error"]), None)
-            means = [self.mean(name, metric, part)[: self.splits] for part, metric in self._measures]
-            rows.append([name, *sum(means, ()), seconds, status, objective, error])
-        return rows
-
-    def plot(self, metric=None, ax=None):
-        """Dots with standard errors: test records filled, training records empty.
-
-        Parameters
-        ----------
-        metric : str, optional
-            A metric's name, the first by default.
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            With the drawing.
-        """
-        metric, K = self.metrics[0] if metric is None else metric, len(self.models)
-        ax = canvas.axes(ax, (6, 0.8 + 0.4 * K))
-        styles = {"test": {"color": "C0"}, "train": {"color": "0.55", "mfc": "white"}}
-        for lower, (part, style) in enumerate(styles.items()):
-            means = np.array([self.mean(name, metric, part) for name in self.models], dtype=float)
-            y, errors = np.arange(K) + 0.12 * lower, np.nan_to_num(means[:, 1])
-            ax.errorbar(means[:, 0], y, xerr=errors, fmt="o", markersize=5, capsize=2, label=part, **style)
-        ax.set_yticks(range(K), self.models)
-        ax.set(ylim=(K - 0.5, -0.5), xlabel=metric, axisbelow=True)
-        ax.grid(axis="x", color="0.9")
-        ax.legend(frameon=False)
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
-
-    def __str__(self):
-        lines = self.printed()
-        seeds = [run["seed"] for run in self.runs[:: len(self.models)] if run["seed"] is not None]
-        if self.splits > 1:
-            how = f", seeds {seeds[0]} to {seeds[-1]}" if seeds else ""
-            lines.append(f"mean ± standard error over {self.splits} splits{how}")
-        if count := sum(run["unseen"] for run in self.runs[:: len(self.models)]):
-            lines.append(f"unseen: {count} test records in strata without training records")
-        for name in self.models:
-            texts = Counter(text for run in self.runs if run["model"] == name for text in run["notes"])
-            lines += [f"note  {name}: {text}" for text in list(texts)[:2]]
-            if 0 < (missing := self._missing(name)) < self.splits:
-                lines.append(
-                    f"note  {name}: its means are over {self.splits - missing} of {self.splits} splits alone"
-                )
-        return "\n".join([*lines, *(f"note  {text}" for text in self.notes)])
-
-    def _missing(self, model, metric=None):
-        """The number of splits without a value on the test records."""
-        return int(np.isnan(np.array(self._values(model, metric, "test"), dtype=float)).sum())
-
-    def _values(self, model, metric, part):
-        metric = self.metrics[0] if metric is None else metric
-        for name, known, what in ((metric, self.metrics, "metrics"), (model, self.models, "models")):
-            if name not in known:
-                raise OptionError(f"{name!r} is none of the {what} {', '.join(known)}.")
-        return [run["values"].get((part, metric)) for run in self.runs if run["model"] == model]

@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import numpy as np
+import scipy.sparse as sp
 
 from strat.errors import DataWarning, OptionError, StratError
 from strat.model.estimator import StratifiedModel
@@ -132,3 +133,11 @@ def prediction_of(model, part):
     places = used_by_predict(model.base)
     strata = part.strata if places[:1] == [0] else part.labels  # columns of the first argument need it
     return model.predict(*(part.data[i] for i in places), strata=strata)
+
+
+def measure(model, part, metric):
+    """The mean loss of a fitted model on some records, or a metric f(y, prediction) of the last data argument."""
+    if isinstance(metric, str):
+        return -model.score(*part.data, strata=part.strata)
+    y = part.data[-1].toarray() if sp.issparse(part.data[-1]) else np.asarray(part.data[-1])
+    return float(metric(y.reshape(len(y), *model.base.data[-1].shape), prediction_of(model, part)))

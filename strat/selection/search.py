@@ -22,7 +22,7 @@ from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
 from strat.selection.cross_validation import CrossValidation, processes
 from strat.selection.other_model import checked_models
 from strat.selection.predictions import warn_of_losses
-from strat.selection.search_result import Search
+from strat.selection.results import Search
 from strat.solvers.progress import Progress
 
 #: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
