@@ -57,7 +57,7 @@ autodoc_typehints = "none"  # the docstrings have them in words
 #: What solvers, graph regularizers, programs and tables show to the rest of the package.
 INTERNAL = """
     bind_records bind_regularizer cells columns constraints_alone couple_weights edge layout printed
-    evaluation get_metadata_routing hyperparameter_values learned needs learns_graphs oracle read run shared texts
+    evaluation predictions get_metadata_routing hyperparameter_values learned needs learns_graphs oracle read run shared texts
     unguarded_call validate ways
 """.split()  # noqa: SIM905
 

@@ -14,7 +14,7 @@ from strat.compiler.report import header, piece_rows, prox_line
 from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError, is_nonnegative
 from strat.records.tables import Shown, aligned
-from strat.rules import text
+from strat.rules import short, text
 
 
 class BaseModel(Shown):
@@ -164,6 +164,10 @@ class BaseModel(Shown):
         lines += [f"regularizer's {line}" for line in prox_line(regularizer)]
         if self.predict is not None:
             lines.append(f"predict  {text(self.predict, 80)}")
+        if self.couple:
+            lines.append(
+                "couple  " + ", ".join(f"{name} {short(str(w), 40)}" for name, w in self.couple.items())
+            )
         if self.smoothing is not None:
             what = "piecewise linear parts and norms in the loss become Moreau envelopes"
             lines.append(f"smoothing  {what} of width {self.smoothing:g}")

@@ -124,6 +124,9 @@ class Graph(nx.Graph):
 
     prior = None
 
+    def __repr__(self):
+        return f"<networkx.Graph with {len(self):,} nodes>"
+
     @property
     def _adj(self):
         """What networkx keeps of the edges."""
