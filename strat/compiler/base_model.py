@@ -165,9 +165,8 @@ class BaseModel(Shown):
         if self.predict is not None:
             lines.append(f"predict  {text(self.predict, 80)}")
         if self.couple:
-            lines.append(
-                "couple  " + ", ".join(f"{name} {short(str(w), 40)}" for name, w in self.couple.items())
-            )
+            weights = (f"{name} {short(str(weight), 40)}" for name, weight in self.couple.items())
+            lines.append(f"couple  {', '.join(weights)}")
         if self.smoothing is not None:
             what = "piecewise linear parts and norms in the loss become Moreau envelopes"
             lines.append(f"smoothing  {what} of width {self.smoothing:g}")

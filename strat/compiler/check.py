@@ -28,11 +28,6 @@ OVER_RECORDS = {
     atoms.GeoMean: "geometric mean",
     atoms.dotsort: "weighted sum of sorted entries",
 }
-EXAMPLES = {
-    "the loss": "cp.logistic(-y * (x @ theta))",
-    "the regularizer": "cp.norm1(theta)",
-    "predict": "x @ theta",
-}
 #: What standard deviations and variances are made of.
 SIZES = (atoms.norm1, atoms.Pnorm, atoms.quad_over_lin)
 #: How the mean of the largest losses of a stratum is written for one record.
@@ -54,7 +49,7 @@ def as_expression(value, what):
             f"with a Series makes. Use CVXPY's own: x @ theta, cp.hstack([…]), cp.sum(…)."
         )
     raise DeclarationError(
-        f"{what} must be a CVXPY expression such as {EXAMPLES.get(what, EXAMPLES['the loss'])}, but it is {type_name(value)}."
+        f"{what} must be a CVXPY expression such as cp.logistic(-y * (x @ theta)) or cp.norm1(theta), but it is {type_name(value)}."
     )
 
 

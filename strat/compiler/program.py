@@ -302,9 +302,8 @@ class Program(Shown):
             out = values(theta)
             for k in np.flatnonzero(~np.isfinite(out).reshape(len(out), -1).all(axis=1)):
                 own = self.layout.unpack(theta[strata.index[k], None])
-                known = {v: own[v.name()] for v in self.variables} | dict(
-                    zip(self.data, (a[k] for a in arrays), strict=True)
-                )
+                known = {v: own[v.name()] for v in self.variables}
+                known |= {p: a[k] for p, a in zip(self.data, arrays, strict=True)}
                 known |= {p: given[p.name()] for p in self.hyperparameters if p.name() in given}
                 known = {leaf: v.toarray() if sp.issparse(v) else host(v) for leaf, v in known.items()}
                 leaves = {id(leaf): cp.Constant(np.reshape(v, leaf.shape)) for leaf, v in known.items()}

@@ -183,9 +183,7 @@ def exponential(nodes, distances, rate, name=None, power=1):
     if rate is not None and not is_nonnegative(rate):
         raise OptionError(f"tau is {rate!r}, but it is a finite number of at least 0.")
     if not np.isfinite(distances).all():
-        raise DataError(
-            "some distances are not finite, such as cosine distances from a row of zeros. Drop such rows."
-        )
+        raise DataError("some distances are not finite, as cosine distances of a row of zeros. Drop the row.")
     if rate is None:
         positive = distances[distances > 0]
         rate = np.log(2) / (np.median(positive) if positive.size else 1.0) ** power

@@ -224,8 +224,6 @@ def entropy(base: BaseModel, graph: Any = None, *, sigma: float = 1.0, **options
     return _model(base, graph, Entropy(sigma=sigma), options)
 
 
-for _function in (common, separate, lrsm, joint, log_diagonal, trace_constraint, entropy):
+for _make in (common, separate, lrsm, joint, log_diagonal, trace_constraint, entropy):
     for _mark, _text in _SHARED_TEXT.items():
-        _function.__doc__ = _function.__doc__ and _function.__doc__.replace(
-            _mark, _text
-        )  # python -OO has none
+        _make.__doc__ = _make.__doc__ and _make.__doc__.replace(_mark, _text)  # python -OO has none

@@ -127,11 +127,8 @@ def _start(model, problem, init, labels):
         last, row = model._flat(), {label: k for k, label in enumerate(model.strata_)}
         if last.shape[1] != problem.n:
             return None
-        theta = (
-            last[:1]
-            if K == 1
-            else np.stack([last[row[z]] if z in row else 0 * last[0] + np.nan for z in labels])
-        )
+        new = np.full(problem.n, np.nan)  # which starts as without a last fit
+        theta = last[:1] if K == 1 else np.stack([last[row[z]] if z in row else new for z in labels])
         alike = problem.learned and list(row) == labels
         return _last_fit(problem, theta, edges.from_matrix(model.W_) if alike else None)
     if init is None or isinstance(init, str):

@@ -121,13 +121,9 @@ def warn_of_collapse(result):
     """Note and warn where a learned graph made all strata equal."""
     spread = relative_spread(result.theta)[0]
     if len(result.theta) > 1 and spread is not None and spread <= COLLAPSED:
-        _add_note(
-            f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of the mean "
-            f"parameters. A larger lambda2, a prior graph or another init= may help; compare with strat.common on held-out "
-            f"records.",
-            result,
-            CollapseWarning,
-        )
+        what = f"collapsed to the common model: half of the strata are within {spread:.1e} (relative) of the mean parameters"
+        way = "A larger lambda2, a prior graph or another init= may help; compare with strat.common on held-out records."
+        _add_note(f"the fit has {what}. {way}", result, CollapseWarning)
 
 
 def _add_note(note, result, category=ConvergenceWarning):

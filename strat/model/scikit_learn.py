@@ -67,9 +67,7 @@ class ScikitLearnModel(BaseEstimator):
         """
         nested = {key: value for key, value in params.items() if key.startswith(("base__", "scale__"))}
         if self.solver is None and any(key.startswith("solver__") for key in params):
-            raise OptionError(
-                "the solver is the default one; set it whole: set_params(solver=strat.NewtonCG(tol=1e-8))."
-            )
+            raise OptionError("solver is None; set it whole: set_params(solver=strat.NewtonCG(tol=1e-8)).")
         super().set_params(**{key: value for key, value in params.items() if key not in nested})
         for key, value in nested.items():
             prefix, _, name = key.partition("__")
@@ -192,6 +190,4 @@ def _check_value(key, value, shape):
     except (TypeError, ValueError):
         raise OptionError(f"{key} must be a number or an array of numbers, not {value!r}.") from None
     if value is not None and (array.shape != shape or not np.isfinite(array).all()):
-        raise OptionError(
-            f"{key} must be finite and of shape {shape}, but is {value!r} of shape {array.shape}."
-        )
+        raise OptionError(f"{key} must be finite and of shape {shape}, not {value!r} of shape {array.shape}.")

@@ -35,9 +35,7 @@ class Grouped:
 
     kind = "closed form"
     axes: dict = {}
-    ties = property(
-        lambda self: self.groups.tolist()
-    )  # coordinates that take the same step, a list for each group
+    ties = property(lambda self: self.groups.tolist())  # coordinates that take the same step, by group
     columns = property(lambda self: self.groups.reshape(-1))  # coordinates of all groups, one after the other
 
     def _fold(self, v, t):

@@ -86,7 +86,7 @@ class EdgeList:
         """Edge array of a symmetric (K, K) array or sparse array; pairs that are not candidate edges are left out."""
         if W.shape != (self.K, self.K):
             raise GraphError(
-                f"W has shape {W.shape}, but the graph has {self.K} strata: give a {self.K} x {self.K} matrix."
+                f"W has shape {W.shape}, but the graph has {self.K} strata: give a row for each."
             )
         W = sp.csr_array(W) if sp.issparse(W) else W
         return np.asarray(W[self.ends], dtype=float).ravel() if self.count else self.zeros()

@@ -13,12 +13,8 @@ class Laplacians:
     of w.
     """
 
-    entries = cached_property(
-        lambda self: self.w[:, None] * self.couple
-    )  # weights of edges for every number, (E, n)
-    any = cached_property(
-        lambda self: bool(self.degrees.any())
-    )  # whether some edge joins strata in some number
+    entries = cached_property(lambda self: self.w[:, None] * self.couple)  # of edges and numbers, (E, n)
+    any = cached_property(lambda self: bool(self.degrees.any()))  # whether some edge joins strata
 
     def __init__(self, edges, w, couple, degrees=None):
         self.edges, self.w, self.couple, self.alike = edges, w, couple, couple.ndim == 1

@@ -45,9 +45,7 @@ class RecordLabels:
 def as_frame(data):
     """A table of polars, Arrow and other libraries as a pandas DataFrame; anything else as it is."""
     if hasattr(data, "collect_schema") and not hasattr(data, "__arrow_c_stream__"):
-        raise DataError(
-            f"{type_name(data)} has not been computed. Pass the table that its collect() returns."
-        )
+        raise DataError(f"{type_name(data)} has not been computed: pass what its collect() returns.")
     # The `columns` of an Arrow table are arrays.
     names = getattr(data, "column_names", getattr(data, "columns", None))
     if names is None or hasattr(data, "iloc") or not hasattr(data, "__arrow_c_stream__"):

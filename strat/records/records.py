@@ -172,9 +172,7 @@ def check_count(parameters, data, where):
     if len(data) == len(parameters):
         return
     if not parameters and where == "predict":
-        raise DataError(
-            "predict depends on no data of records, so that it takes the strata alone: predict(strata=z)."
-        )
+        raise DataError("predict uses no data of records: give it the strata alone, predict(strata=z).")
     if not parameters:
         raise DataError(
             f"{where} was given {len(data)} data arguments, but the declaration has no data of records. Write the loss of "

@@ -84,9 +84,7 @@ class Sample:
                 folds = folds.split(X, y, self.labels.codes if own else self.labels.tolist())
             pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
         if not pairs or not all(len(pair) == 2 for pair in pairs):
-            raise OptionError(
-                "folds must be a number, a splitter, or pairs of positions (training, test), and so must splits."
-            )
+            raise OptionError("folds must be a number, a splitter, or pairs of positions; so must splits.")
         pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
         if not all(len(train) and len(test) for train, test in pairs):
             raise OptionError("a fold has no records to train on, or none to hold out.")

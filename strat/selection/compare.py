@@ -141,9 +141,8 @@ def _run(name, seed, model, train, test, metrics):
             pairs = product(parts.items(), metrics.items())
             run["values"] = {(where, n): measure(model, part, metric) for (where, part), (n, metric) in pairs}
             result = getattr(model, "result_", None)
-            run |= (
-                {"status": result.status, "objective": result.objective} if result else {"status": "fitted"}
-            )
+            ended = (result.status, result.objective) if result else ("fitted", None)
+            run["status"], run["objective"] = ended
         except Exception as error:  # one model's failure is a row of the table
             run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]

@@ -207,9 +207,7 @@ class Comparison(Table):
             texts = Counter(text for run in self.runs if run["model"] == name for text in run["notes"])
             lines += [f"note  {name}: {text}" for text in list(texts)[:2]]
             if 0 < (missing := self._missing(name)) < self.splits:
-                lines.append(
-                    f"note  {name}: its means are over {self.splits - missing} of {self.splits} splits alone"
-                )
+                lines.append(f"note  {name}: means over {self.splits - missing} of {self.splits} splits")
         return "\n".join([*lines, *(f"note  {text}" for text in self.notes)])
 
     def _missing(self, model, metric=None):

@@ -263,9 +263,8 @@ class Run:
         theta, w = self._theta(), x.w.copy()
         best_counts = self.score or status == "interrupted" or not x.objective < np.inf
         if best_counts and self.best_theta is not None:
-            status = (
-                "early_stopped" if self.best_iteration < self.iteration and status == "converged" else status
-            )
+            if status == "converged" and self.best_iteration < self.iteration:
+                status = "early_stopped"
             theta, w = self.best_theta, self.best_w
         residual = {"theta": np.inf, "W": np.inf}
         with suppress(OutOfTime, Lost, NoOracleError):

@@ -54,9 +54,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
         raise OptionError('wrt is empty; name "scale", "W0" or a hyperparameter.')
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
     for option in (option for option, is_used in used.items() if is_used and "W0" not in names):
-        raise OptionError(
-            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or drop {option}.'
-        )
+        raise OptionError(f'{option}= is about edges, but wrt has no "W0"; add it, or drop {option}.')
     penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
     if penalty is None:
         penalties = PENALTIES if "W0" in names and rounds.rounds else [0.0]
