@@ -49,7 +49,8 @@ def as_expression(value, what):
             f"with a Series makes. Use CVXPY's own: x @ theta, cp.hstack([…]), cp.sum(…)."
         )
     raise DeclarationError(
-        f"{what} must be a CVXPY expression such as cp.logistic(-y * (x @ theta)) or cp.norm1(theta), but it is {type_name(value)}."
+        f"{what} must be a CVXPY expression such as cp.logistic(-y * (x @ theta)) or cp.norm1(theta), but it is "
+        f"{type_name(value)}."
     )
 
 
