@@ -149,7 +149,7 @@ class ConeProx:
     def __call__(self, v, t, start=None):
         t, start = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v)), start or Start()
         if len(v) > 1 and self.alike and (v == v[0]).all() and (t == t[0]).all():  # as at a first point
-            return np.repeat(self(v[:1], t[:1]), len(v), axis=0)
+            return np.repeat(self._solved(self.cones(), v[:1], t[:1]), len(v), axis=0)
         if self.splitting is None:
             return self._solved(self.cones(), v, t)
         z, left, start.state = self.splitting(v, t, start.state)
