@@ -85,6 +85,35 @@ def logistic(K, records=120):
 
 
 @compiled
+@pytest.mark.parametrize("K", [1, 2, 5, 8])
+@pytest.mark.parametrize("n", [1, 3])
+def test_all_pairs(monkeypatch, K, n):
+    rng, edges = np.random.default_rng(K), AllPairs(K)
+    w, a, theta = rng.random(edges.count), rng.random(K), rng.standard_normal((K, n))
+    matrix = np.diag(edges.degrees(w) + 1) - edges.adjacency(w)
+
+    def computed():
+        factor = edges.factor(w, matrix.diagonal())
+        inverse = factor.log_det, *factor.inverse()
+        products = edges.laplacian_times(w, edges.degrees(w), theta)
+        return (
+            *inverse,
+            products,
+            edges.distances(theta),
+            edges.add_ends(a, w.copy()),
+            edges.add_ends(a, w.copy(), theta),
+        )
+
+    (i, j), inverse = edges.ends, np.linalg.inv(matrix)
+    distances, ends = ((theta[i] - theta[j]) ** 2).sum(axis=1), w + a[i] + a[j]
+    expected = np.linalg.slogdet(matrix)[1], inverse.diagonal(), inverse[i, j]
+    expected += matrix @ theta - theta, distances, ends, ends + distances
+    for found in both(monkeypatch, computed):
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-13)
+
+
+@compiled
 @pytest.mark.parametrize("K", [2, 9, 12])
 def test_the_iterates_are_the_same(monkeypatch, K):
     def run():

@@ -6,11 +6,9 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Every loop takes three counts, three arrays to read and one to write. */
-static void rows_times(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
-                       const double *restrict x, const double *restrict theta, double *restrict out)
+static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
+                       const double *restrict theta, double *restrict out)
 {
-    (void)K;
     for (ptrdiff_t i = 0; i < N; i++, x += p) {
         const double *restrict own = theta + p * stratum[i];
         double sum = 0.0;
@@ -129,26 +127,97 @@ static void paths(ptrdiff_t P, ptrdiff_t L, ptrdiff_t E, const double *v, const 
         path(L, v, curvature, up, down, (knot *)(work + 2 * L), work, work + L, out);
 }
 
-/* The loops run without Python's lock, so that threads share the strata. */
-#define LOOP(name)                                                                                          \
+/* All pairs i < j of K strata, in the order of scipy.spatial.distance, with parameters theta (n, K). */
+
+/* out_ij += a_i + a_j + sum_c (theta_ci - theta_cj)^2. */
+static void add_to_pairs(ptrdiff_t n, ptrdiff_t K, const double *restrict theta, const double *restrict a, double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < K; out += K - ++i) {
+        const double *restrict t = theta + i;
+        for (ptrdiff_t j = 1; j < K - i; j++)
+            out[j - 1] += a[i] + a[i + j];
+        for (ptrdiff_t c = 0; c < n; c++, t += K)
+            for (ptrdiff_t j = 1; j < K - i; j++)
+                out[j - 1] += (t[0] - t[j]) * (t[0] - t[j]);
+    }
+}
+
+/* out_c = G(w) theta_c. */
+static void pairs_laplacian(ptrdiff_t n, ptrdiff_t K, const double *restrict w, const double *restrict theta, double *restrict out)
+{
+    for (ptrdiff_t e = 0; e < K * n; e++)
+        out[e] = 0.0;
+    for (ptrdiff_t i = 0; i < K; w += K - ++i)
+        for (ptrdiff_t c = 0; c < n; c++) {
+            const double *restrict t = theta + c * K + i;
+            double *restrict own = out + c * K + i, sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+            for (ptrdiff_t j = 1; j < K - i; j++) {
+                const double flow = w[j - 1] * (t[0] - t[j]);
+                sum += flow;
+                own[j] -= flow;
+            }
+            own[0] += sum;
+        }
+}
+
+/* Where column j of a lower triangle begins in LAPACK's rectangular full packed format, and the stride down it. */
+static ptrdiff_t column(ptrdiff_t K, ptrdiff_t j, ptrdiff_t *stride)
+{
+    const ptrdiff_t half = (K + 1) / 2, odd = K % 2, rows = K + 1 - odd;
+    *stride = j < half ? 1 : rows;
+    return j < half ? j * rows + j + 1 - odd : (j - half + odd) * rows + j - half;
+}
+
+static void pack(ptrdiff_t K, const double *restrict diagonal, const double *restrict w, double *restrict packed)
+{
+    for (ptrdiff_t j = 0, step; j < K; w += K - ++j) {
+        double *restrict place = packed + column(K, j, &step);
+        place[0] = diagonal[j];
+        for (ptrdiff_t i = 1; i < K - j; i++)
+            place[i * step] = -w[i - 1];
+    }
+}
+
+/* The diagonal, and then the entries on all pairs. */
+static void unpack(ptrdiff_t K, const double *restrict packed, double *restrict out)
+{
+    double *restrict entries = out + K;
+    for (ptrdiff_t j = 0, step; j < K; entries += K - ++j) {
+        const double *restrict place = packed + column(K, j, &step);
+        out[j] = place[0];
+        for (ptrdiff_t i = 1; i < K - j; i++)
+            entries[i - 1] = place[i * step];
+    }
+}
+
+/* Each loop takes three counts n, three arrays x[0] to x[2] to read and one, x[3], to write, or some of these. The loops run
+   without Python's lock, so that threads share the strata. */
+#define LOOP(name, ...)                                                                                     \
     static PyObject *py_##name(PyObject *module, PyObject *args)                                            \
     {                                                                                                       \
-        ptrdiff_t a, b, c;                                                                                  \
-        Py_buffer views[4];                                                                                 \
+        ptrdiff_t n[3];                                                                                     \
+        Py_buffer v[4];                                                                                     \
         (void)module;                                                                                       \
-        if (!PyArg_ParseTuple(args, "nnny*y*y*w*", &a, &b, &c, views, views + 1, views + 2, views + 3))     \
+        if (!PyArg_ParseTuple(args, "nnny*y*y*w*", n, n + 1, n + 2, v, v + 1, v + 2, v + 3))                \
             return NULL;                                                                                    \
-        Py_BEGIN_ALLOW_THREADS name(a, b, c, views[0].buf, views[1].buf, views[2].buf, views[3].buf);       \
-        Py_END_ALLOW_THREADS for (int i = 0; i < 4; i++) PyBuffer_Release(views + i);                       \
+        void *x[] = {v[0].buf, v[1].buf, v[2].buf, v[3].buf};                                               \
+        Py_BEGIN_ALLOW_THREADS name(__VA_ARGS__);                                                           \
+        Py_END_ALLOW_THREADS for (int i = 0; i < 4; i++) PyBuffer_Release(v + i);                           \
         Py_RETURN_NONE;                                                                                     \
     }
-LOOP(rows_times)
-LOOP(rows_sum)
-LOOP(grams)
-LOOP(paths)
+LOOP(rows_times, n[0], n[1], x[0], x[1], x[2], x[3])
+LOOP(rows_sum, n[0], n[1], n[2], x[0], x[1], x[2], x[3])
+LOOP(grams, n[0], n[1], n[2], x[0], x[1], x[2], x[3])
+LOOP(paths, n[0], n[1], n[2], x[0], x[1], x[2], x[3])
+LOOP(add_to_pairs, n[0], n[1], x[0], x[1], x[3])
+LOOP(pairs_laplacian, n[0], n[1], x[0], x[1], x[3])
+LOOP(pack, n[0], x[0], x[1], x[3])
+LOOP(unpack, n[0], x[0], x[3])
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
 
-static PyMethodDef methods[] = {METHOD(rows_times), METHOD(rows_sum), METHOD(grams), METHOD(paths), {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {METHOD(rows_times), METHOD(rows_sum), METHOD(grams), METHOD(paths),
+                                METHOD(add_to_pairs), METHOD(pairs_laplacian), METHOD(pack), METHOD(unpack), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_loops", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__loops(void) { return PyModule_Create(&definition); }

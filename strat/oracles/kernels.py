@@ -49,6 +49,28 @@ class Compiled:
         self._loops.paths(P, L, up.shape[1], of_floats(v), of_floats(curvature), of_floats(slopes), out)
         return out[: P * L].reshape(P, L)
 
+    def add_to_pairs(self, theta, a, out):
+        """In place: out_e += a_i + a_j + ||theta_i - theta_j||² of all pairs e = (i, j), i < j."""
+        self._loops.add_to_pairs(theta.shape[1], len(a), 0, of_floats(theta.T), of_floats(a), a, out)
+        return out
+
+    def pairs_laplacian(self, w, theta):
+        """G(w) theta, shape (K, n), for weights w of all pairs."""
+        (K, n), theta = theta.shape, of_floats(theta.T)
+        out = np.empty((n, K))
+        self._loops.pairs_laplacian(n, K, 0, of_floats(w), theta, theta, out)
+        return out.T.copy()
+
+    def pack(self, diagonal, w, packed):
+        """Write the symmetric matrix with a diagonal (K,), and -w on all pairs, to LAPACK's rectangular full packed format."""
+        self._loops.pack(len(diagonal), 0, 0, of_floats(diagonal), of_floats(w), w, packed)
+
+    def unpack(self, K, packed):
+        """The diagonal (K,) of a packed matrix, and its entries on all pairs."""
+        out = np.empty(len(packed))
+        self._loops.unpack(K, 0, 0, packed, packed, packed, out)
+        return out[:K], out[K:]
+
 
 compiled = None
 with suppress(ImportError):  # not compiled, or not for this Python

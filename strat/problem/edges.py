@@ -14,9 +14,10 @@ from scipy.linalg.blas import dtpmv, dtrsm
 from scipy.linalg.lapack import dpftrf, dpftri, dtfttr, dtrttf
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
-from scipy.spatial.distance import cdist, pdist, squareform
+from scipy.spatial.distance import pdist, squareform
 
 from strat.errors import GraphError, check_memory
+from strat.oracles import kernels
 from strat.oracles.base import host
 from strat.oracles.sparse_cholesky import Factor, SparseCholesky
 
@@ -28,7 +29,6 @@ SMALL = 200  # strata for which dense matrices are always as fast
 CHUNK = 32768  # edges of which differences are taken at a time
 DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
 ARRAYS = 20  # edge arrays that a fit of all pairs holds
-FEW = 60  # strata up to which the distances of all ordered pairs are there sooner, as pdist takes a while to begin
 FORMAT = {"transr": "N", "uplo": "L"}
 
 
@@ -108,8 +108,14 @@ class EdgeList:
             return lambda theta: w[0] * (theta.sum(axis=0) - theta)  # all pairs have one weight
         return self.adjacency(w).__matmul__
 
-    def add_ends(self, a, g):
-        """In place: g_e += a_i + a_j."""
+    def laplacian_times(self, w, degrees, theta):
+        """G(w) theta, where the degrees of w are known, shape (K, n)."""
+        return degrees[:, None] * theta - self.adjacency_operator(w)(theta)
+
+    def add_ends(self, a, g, theta=None):
+        """In place: g_e += a_i + a_j, and what `distances` gives for theta, where that is given."""
+        if theta is not None:
+            g += self.distances(theta)
         for end in self.ends:
             g += a[end]
         return g
@@ -217,14 +223,21 @@ class AllPairs(EdgeList):
             out[1:] += dtpmv(ones.size, w, ones, lower=1)
         return out
 
-    def add_ends(self, a, g):
+    def laplacian_times(self, w, degrees, theta):
+        if kernels.compiled is None:
+            return super().laplacian_times(w, degrees, theta)
+        return kernels.compiled.pairs_laplacian(w, theta)
+
+    def add_ends(self, a, g, theta=None):
+        theta = np.empty((self.K, 0)) if theta is None else theta
+        if kernels.compiled is not None:
+            return kernels.compiled.add_to_pairs(theta, a, g)
         g += squareform(np.add.outer(a, a), checks=False)
+        g += pdist(theta, "sqeuclidean")
         return g
 
     def distances(self, theta):
-        if self.K <= FEW:
-            return squareform(cdist(theta, theta, "sqeuclidean"), checks=False)
-        return pdist(theta, "sqeuclidean")
+        return self.add_ends(np.zeros(self.K), self.zeros(), theta)
 
     def solver(self, w, shift, degrees=None):
         """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by a dense Cholesky factor."""
@@ -247,10 +260,12 @@ class DenseFactor:
     def __init__(self, edges, diagonal, w, old=None):
         self.edges, K = edges, edges.K
         self.packed = np.zeros(K * (K + 1) // 2) if old is None else old.packed
-        if not edges.all_pairs:
+        if edges.all_pairs and kernels.compiled is not None:
+            kernels.compiled.pack(diagonal, w, self.packed)
+        else:
             self.packed.fill(0.0)
-        self.packed[edges.places] = -w
-        self.packed[edges.diagonal] = diagonal
+            self.packed[edges.places] = -w
+            self.packed[edges.diagonal] = diagonal
         if self._fails_on_device() if edges.device else dpftrf(K, self.packed, **FORMAT, overwrite_a=1)[1]:
             raise np.linalg.LinAlgError("the matrix is not positive definite")
         self.log_det = 2 * float(np.log(self.packed[edges.diagonal]).sum())
@@ -276,6 +291,8 @@ class DenseFactor:
             half = device.xp.linalg.inv(device.array(self._square()))
             inverse = host(device.xp.linalg.matmul(device.xp.linalg.matrix_transpose(half), half))
             self.packed[...] = dtrttf(inverse, **FORMAT)[0]
+        if edges.all_pairs and kernels.compiled is not None:
+            return kernels.compiled.unpack(edges.K, self.packed)
         return self.packed[edges.diagonal], self.packed.take(edges.places)
 
     @property
