@@ -46,9 +46,9 @@ def test_strata_that_are_left_are_solved_by_clarabel(monkeypatch):
 
 def test_equal_points_are_solved_once():
     prox, same = prox_of(CONES["3-norm ball"]), np.tile(V[0], (K, 1))
-    with mock.patch.object(prox, "splitting", wraps=prox.splitting) as splitting:
+    with mock.patch.object(prox, "_solved", wraps=prox._solved) as solved:
         z = prox(same, 0.5)
-    assert [len(call.args[0]) for call in splitting.call_args_list] == [1]
+    assert [len(call.args[1]) for call in solved.call_args_list] == [1]
     np.testing.assert_allclose(z, prox.some(np.arange(K), same, np.full(K, 0.5)), atol=1e-6)
 
 
