@@ -161,36 +161,6 @@ static void pairs_laplacian(ptrdiff_t n, ptrdiff_t K, const double *restrict w, 
         }
 }
 
-/* Where column j of a lower triangle begins in LAPACK's rectangular full packed format, and the stride down it. */
-static ptrdiff_t column(ptrdiff_t K, ptrdiff_t j, ptrdiff_t *stride)
-{
-    const ptrdiff_t half = (K + 1) / 2, odd = K % 2, rows = K + 1 - odd;
-    *stride = j < half ? 1 : rows;
-    return j < half ? j * rows + j + 1 - odd : (j - half + odd) * rows + j - half;
-}
-
-static void pack(ptrdiff_t K, const double *restrict diagonal, const double *restrict w, double *restrict packed)
-{
-    for (ptrdiff_t j = 0, step; j < K; w += K - ++j) {
-        double *restrict place = packed + column(K, j, &step);
-        place[0] = diagonal[j];
-        for (ptrdiff_t i = 1; i < K - j; i++)
-            place[i * step] = -w[i - 1];
-    }
-}
-
-/* The diagonal, and then the entries on all pairs. */
-static void unpack(ptrdiff_t K, const double *restrict packed, double *restrict out)
-{
-    double *restrict entries = out + K;
-    for (ptrdiff_t j = 0, step; j < K; entries += K - ++j) {
-        const double *restrict place = packed + column(K, j, &step);
-        out[j] = place[0];
-        for (ptrdiff_t i = 1; i < K - j; i++)
-            entries[i - 1] = place[i * step];
-    }
-}
-
 /* Each loop takes three counts n, three arrays x[0] to x[2] to read and one, x[3], to write, or some of these. The loops run
    without Python's lock, so that threads share the strata. */
 #define LOOP(name, ...)                                                                                     \
@@ -212,12 +182,10 @@ LOOP(grams, n[0], n[1], n[2], x[0], x[1], x[2], x[3])
 LOOP(paths, n[0], n[1], n[2], x[0], x[1], x[2], x[3])
 LOOP(add_to_pairs, n[0], n[1], x[0], x[1], x[3])
 LOOP(pairs_laplacian, n[0], n[1], x[0], x[1], x[3])
-LOOP(pack, n[0], x[0], x[1], x[3])
-LOOP(unpack, n[0], x[0], x[3])
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
 
 static PyMethodDef methods[] = {METHOD(rows_times), METHOD(rows_sum), METHOD(grams), METHOD(paths),
-                                METHOD(add_to_pairs), METHOD(pairs_laplacian), METHOD(pack), METHOD(unpack), {NULL, NULL, 0, NULL}};
+                                METHOD(add_to_pairs), METHOD(pairs_laplacian), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_loops", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__loops(void) { return PyModule_Create(&definition); }

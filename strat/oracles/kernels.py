@@ -61,16 +61,6 @@ class Compiled:
         self._loops.pairs_laplacian(n, K, 0, of_floats(w), theta, theta, out)
         return out.T.copy()
 
-    def pack(self, diagonal, w, packed):
-        """Write the symmetric matrix with a diagonal (K,), and -w on all pairs, to LAPACK's rectangular full packed format."""
-        self._loops.pack(len(diagonal), 0, 0, of_floats(diagonal), of_floats(w), w, packed)
-
-    def unpack(self, K, packed):
-        """The diagonal (K,) of a packed matrix, and its entries on all pairs."""
-        out = np.empty(len(packed))
-        self._loops.unpack(K, 0, 0, packed, packed, packed, out)
-        return out[:K], out[K:]
-
 
 compiled = None
 with suppress(ImportError):  # not compiled, or not for this Python

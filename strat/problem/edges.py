@@ -260,12 +260,10 @@ class DenseFactor:
     def __init__(self, edges, diagonal, w, old=None):
         self.edges, K = edges, edges.K
         self.packed = np.zeros(K * (K + 1) // 2) if old is None else old.packed
-        if edges.all_pairs and kernels.compiled is not None:
-            kernels.compiled.pack(diagonal, w, self.packed)
-        else:
+        if not edges.all_pairs:
             self.packed.fill(0.0)
-            self.packed[edges.places] = -w
-            self.packed[edges.diagonal] = diagonal
+        self.packed[edges.places] = -w
+        self.packed[edges.diagonal] = diagonal
         if self._fails_on_device() if edges.device else dpftrf(K, self.packed, **FORMAT, overwrite_a=1)[1]:
             raise np.linalg.LinAlgError("the matrix is not positive definite")
         self.log_det = 2 * float(np.log(self.packed[edges.diagonal]).sum())
@@ -291,8 +289,6 @@ class DenseFactor:
             half = device.xp.linalg.inv(device.array(self._square()))
             inverse = host(device.xp.linalg.matmul(device.xp.linalg.matrix_transpose(half), half))
             self.packed[...] = dtrttf(inverse, **FORMAT)[0]
-        if edges.all_pairs and kernels.compiled is not None:
-            return kernels.compiled.unpack(edges.K, self.packed)
         return self.packed[edges.diagonal], self.packed.take(edges.places)
 
     @property
