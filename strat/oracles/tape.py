@@ -106,6 +106,13 @@ class BoundNode:
         known = form.design is not None and form.design.dense and not form.inner
         return form if known and (self.rule.separable or hasattr(form.design, "pairs")) else None
 
+    @property
+    def chained(self):
+        """Whether it is an elementwise atom of one other atom, entry by entry, whose Hessian is diagonal where that's is."""
+        forms = [self.forms[i] for i in self.varying]
+        alone = len(forms) == 1 and forms[0].design is None and len(forms[0].inner) == 1
+        return self.rule.separable and alone and forms[0].inner[0].each
+
     def moving(self, i, K, n):
         """Which entries (R, *shape) of argument i can move: those of records whose data are zeros cannot."""
         form = self.forms[i]
@@ -129,9 +136,11 @@ class Tape(Oracle):
         self._steep = {}  # of each node the arguments that keep off the ends of their intervals
         everywhere = active is None or all(node.on_records for node in nodes)
         self._idle = None if everywhere or active.all() else ~active
-        if not all(node in weights and node.single is not None for node in nodes):
+        inner = {part.node for node in nodes for form in node.forms for part in form.inner}
+        alone = (node.single and (node.rule.separable or node not in inner) for node in nodes)
+        if not all(cheap or node.chained for cheap, node in zip(alone, nodes, strict=True)):
             self.hessian = None
-        affine = not any(form.inner for node in nodes for form in node.forms)
+        self._inner, affine = inner, not inner
         self.restricted = any(node.restricted for node in nodes)
         self.quadratic = affine and all(node.rule.curvature == "constant" for node in nodes)
 
@@ -234,48 +243,65 @@ class Tape(Oracle):
 
     @np.errstate(all="ignore")
     def hessian(self, theta):
-        """Blocks of the Hessian (K, n, n), where every atom's own is cheap and its argument one affine form."""
+        """Blocks of the Hessian (K, n, n), where every atom's own is cheap and its argument one affine form, or such an atom."""
         states, _, _ = self.run(theta)
-        grams = []
-        for node, weight in self.slopes.items():
-            state, design = states[node], node.single.design
-            weight = np.broadcast_to(weight, state[1].shape)
-            if node.rule.separable:
-                grams.append(design.gram(_diagonal(node, state, weight).reshape(len(weight), -1)))
+        adjoints, grams = self._reverse(theta, states)[1] if self._inner else dict(self.slopes), []
+        for node in [node for node in adjoints if not node.rule.separable]:
+            state, weight = states[node], np.broadcast_to(adjoints.pop(node), states[node][1].shape)
+            grams.append(node.single.design.pairs(partial(node.rule.pair_curvature, *state, weight), node.size))
+
+        def tangent(form, value, tangents):  # each entry moves by itself
+            return np.ones_like(value) if form.design is not None else form.tangent(None, tangents)
+
+        def pull(form, g, second):
+            if form.design is None:
+                form.pull(g, None, second)
             else:
-                grams.append(design.pairs(partial(node.rule.pair_curvature, *state, weight), node.size))
+                grams.append(form.design.gram(g.reshape(len(g), -1)))
+
+        self._second(states, adjoints)(tangent, pull)
         return self._of_active(sum(grams[1:], grams[0]))
 
     @np.errstate(all="ignore")
     def hessian_operator(self, theta):
         """Hessian at theta as a map; values, derivatives and adjoints are computed once."""
         states, _, _ = self.run(theta)
-        _, adjoints = self._reverse(theta, states)
-        nodes = [node for node in self.nodes if node in adjoints]
-        inner = {part.node for node in nodes for form in node.forms for part in form.inner}
-        diagonal = {node: _diagonal(node, states[node], adjoints[node]) for node in nodes}
+        second = self._second(states, self._reverse(theta, states)[1])
 
         def product(v):
-            result, tangents, second, moved = np.zeros((len(theta), self.n)), {}, {}, {}
+            result = np.zeros((len(theta), self.n))
             with np.errstate(all="ignore"):
-                for node in nodes:
-                    found = {i: node.forms[i].tangent(v, tangents) for i in node.varying}
-                    moved[node] = {i: t for i, t in found.items() if t is not None}
-                    if node in inner:
-                        tangents[node] = node.rule.pushforward(*states[node], moved[node])
-                for node in reversed(nodes):
-                    args, out, memo = states[node]
-                    for i in node.varying:
-                        if diagonal[node] is not None:
-                            g = times(moved[node][i], diagonal[node])
-                        else:
-                            g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
-                        if node in second:
-                            g = g + node.rule.pullback(i, args, out, memo, second[node])
-                        node.forms[i].pull(g, result, second)
+                second(
+                    lambda form, _, tangents: form.tangent(v, tangents), lambda form, *g: form.pull(g[0], result, g[1])
+                )
             return self._of_active(result)
 
         return product
+
+    def _second(self, states, adjoints):
+        """A function that pulls back the derivatives of the first derivatives along tangents of the arguments."""
+        nodes = [node for node in self.nodes if node in adjoints]
+        diagonal = {node: _diagonal(node, states[node], adjoints[node]) for node in nodes}
+
+        def along(tangent, pull):
+            tangents, second, moved = {}, {}, {}
+            for node in nodes:
+                found = {i: tangent(node.forms[i], states[node][0][i], tangents) for i in node.varying}
+                moved[node] = {i: t for i, t in found.items() if t is not None}
+                if node in self._inner:
+                    tangents[node] = node.rule.pushforward(*states[node], moved[node])
+            for node in reversed(nodes):
+                args, out, memo = states[node]
+                for i in node.varying:
+                    if diagonal[node] is not None:
+                        g = times(moved[node][i], diagonal[node])
+                    else:
+                        g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
+                    if node in second:
+                        g = g + node.rule.pullback(i, args, out, memo, second[node])
+                    pull(node.forms[i], g, second)
+
+        return along
 
 
 def _diagonal(node, state, adjoint):
