@@ -17,7 +17,7 @@ from strat.oracles.base import symmetric
 from strat.oracles.central_points import off_edges
 from strat.oracles.interior_point import KinkedProx, kinked_and_quadratic
 from strat.oracles.iterated_prox import ConeProx, NewtonProx
-from strat.oracles.prox_base import BlockProx, NewtonBlock, QuadraticProx, ScalarBlock, SoftBlock
+from strat.oracles.prox_base import BlockProx, NewtonBlock, QuadraticProx, ScalarBlock, SoftBlock, present
 from strat.oracles.tape import Tape
 from strat.rules import text
 from strat.rules.piecewise import Abs
@@ -244,8 +244,8 @@ class ProxBuilder:
         found, p = self.soft_parts(nodes), self.sets.transposed
         if found is None or (p is not None and not np.array_equal(found[1][columns], found[1][p[columns]])):
             raise NoProx("absolute values of one coordinate with several centres have no joint closed form")
-        weight, centre = symmetric(found[0], p), found[1]
-        return SoftBlock(columns, *self._parts(columns), weight[:, columns], centre[columns])
+        weight, centre = symmetric(found[0], p)[:, columns], present(found[1][columns])
+        return SoftBlock(columns, *self._parts(columns), weight=weight, centre=centre)
 
     def soft_parts(self, nodes):
         """(weights (K, n), centres (n,)) of the absolute values of single coordinates; None where some have two centres."""
@@ -272,8 +272,8 @@ class ProxBuilder:
             return None
         row, column, scale, offset = (part[np.argsort(rows[1])] for part in rows)
         others = [self.binder.values(form).reshape(1, -1)[:, row] for form in constants]
-        parts = node.rule, others, self.nodes[node][:, row], scale, offset
-        return ScalarBlock(columns, *self._parts(columns), *parts)
+        own = {"rule": node.rule, "others": others, "weight": self.nodes[node][:, row]}
+        return ScalarBlock(columns, *self._parts(columns), **own, scale=scale, offset=offset)
 
     def _newton(self, columns):
         """The block of smooth functions."""
@@ -292,7 +292,7 @@ class ProxBuilder:
             weights[binder.node(node)] = weight.reshape(len(weight), *node.shape)
         tape = Tape(binder.nodes(touching), weights, None, self.n, self.active)
         bounds = [end[None, columns] for end in self.domain()]
-        return NewtonBlock(columns, *self._parts(columns)[:2], *bounds, self.n, tape)
+        return NewtonBlock(columns, *self._parts(columns)[:2], *bounds, tape=tape)
 
     def _parts(self, columns):
         """Linear and quadratic parts, and the bounds."""

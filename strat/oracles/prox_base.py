@@ -135,13 +135,15 @@ ORDER = np.int64(2**63 - 1)  # the bits of a number in floating point that order
 class SeparableBlock:
     """A convex function of each coordinate, with linear and diagonal quadratic parts q and Q, between bounds.
 
-    Clipping the prox to the bounds is exact for convex functions of one number.
+    Clipping the prox to the bounds is exact for convex functions of one number. A subclass says what the function's own
+    attributes are.
     """
 
     kind, ties = "closed form", property(lambda self: [[c] for c in self.columns])
 
-    def __init__(self, columns, q, Q, low, high):
+    def __init__(self, columns, q, Q, low, high, **own):
         self.columns, self.q, self.Q, self.low, self.high = columns, present(q), present(Q), low, high
+        vars(self).update(own)
         self.bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
 
     def __call__(self, v, t):
@@ -150,11 +152,7 @@ class SeparableBlock:
 
 
 class ScalarBlock(SeparableBlock):
-    """weight × an elementwise function of scale · z + offset that knows its own prox."""
-
-    def __init__(self, columns, q, Q, low, high, rule, others, weight, scale, offset):
-        super().__init__(columns, q, Q, low, high)
-        self.rule, self.others, self.weight, self.scale, self.offset = rule, others, weight, scale, offset
+    """`weight` × an elementwise function of `scale` · z + `offset` and of data, `others`, whose `rule` knows its prox."""
 
     def prox(self, v, t):
         with np.errstate(all="ignore"):
@@ -164,11 +162,7 @@ class ScalarBlock(SeparableBlock):
 
 
 class SoftBlock(SeparableBlock):
-    """weight × |z − centre| of each coordinate: soft thresholding."""
-
-    def __init__(self, columns, q, Q, low, high, weight, centre):
-        super().__init__(columns, q, Q, low, high)
-        self.weight, self.centre = weight, present(centre)
+    """`weight` × |z − `centre`| of each coordinate, the centre None where it is 0: soft thresholding."""
 
     @property
     def diagonal(self):
@@ -184,22 +178,18 @@ class SoftBlock(SeparableBlock):
 
 
 class NewtonBlock(SeparableBlock):
-    """Any sum of smooth functions of one coordinate each, given by a tape, by safeguarded Newton steps to rounding.
+    """Any sum of smooth functions of one coordinate each, given by a `tape`, by safeguarded Newton steps to rounding.
 
     The domain's bounds are among `low` and `high`, (1, m).
     """
 
     kind = "Newton, to rounding"
 
-    def __init__(self, columns, q, Q, low, high, n, tape):
-        super().__init__(columns, q, Q, low, high)
-        self.n, self.tape = n, tape
-
     def prox(self, v, t):
         t = np.broadcast_to(t, v.shape)
 
         def residual(z):
-            theta, ones = np.zeros((2, len(z), self.n))
+            theta, ones = np.zeros((2, len(z), self.tape.n))
             theta[:, self.columns], ones[:, self.columns] = z, 1.0
             slope = self.tape.value_and_gradient(theta)[1][:, self.columns]
             curvature = self.tape.hessian_operator(theta)(ones)[:, self.columns]
