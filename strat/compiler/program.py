@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
-from warnings import catch_warnings
 
 import cvxpy as cp
 import numpy as np
@@ -14,16 +13,15 @@ from strat.compiler import check
 from strat.compiler.binder import Assembly, Binder, evaluation
 from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.device_binder import DeviceBinder
-from strat.compiler.expressions import rebuilt
 from strat.compiler.pieces import split
 from strat.compiler.piecewise import first_kink, smoothed
 from strat.compiler.prox import with_prox
 from strat.compiler.report import header, piece_rows, prox_line
 from strat.compiler.value_checks import Curvature, Origin
-from strat.compiler.verify import check_program
+from strat.compiler.verify import Reference, check_program
 from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
-from strat.oracles.base import host, is_foreign
+from strat.oracles.base import is_foreign
 from strat.oracles.design import Segments, compact
 from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
@@ -296,19 +294,12 @@ class Program(Shown):
 
     def predictions(self, arrays, strata, given=None):
         """Values (N, *shape) as a function of theta (K, n); where an atom is outside its domain, those of CVXPY."""
-        values, given = self.evaluation(arrays, strata, given), given or {}
+        values, reference = self.evaluation(arrays, strata, given), Reference(self, arrays, given or {})
 
         def predicted(theta):
             out = values(theta)
             for k in np.flatnonzero(~np.isfinite(out).reshape(len(out), -1).all(axis=1)):
-                own = self.layout.unpack(theta[strata.index[k], None])
-                known = {v: own[v.name()] for v in self.variables}
-                known |= {p: a[k] for p, a in zip(self.data, arrays, strict=True)}
-                known |= {p: given[p.name()] for p in self.hyperparameters if p.name() in given}
-                known = {leaf: v.toarray() if sp.issparse(v) else host(v) for leaf, v in known.items()}
-                leaves = {id(leaf): cp.Constant(np.reshape(v, leaf.shape)) for leaf, v in known.items()}
-                with np.errstate(all="ignore"), catch_warnings(action="ignore"):
-                    out[k] = rebuilt(self.expression, leaves).value
+                out[k] = reference.value(theta[strata.index[k]], k)
             return out
 
         return predicted

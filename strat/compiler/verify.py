@@ -7,10 +7,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from strat.compiler.binder import dense
 from strat.compiler.expressions import folded, with_sign
 from strat.compiler.pieces import Sets, attribute_constraints
 from strat.errors import StratError
-from strat.oracles.base import symmetric
+from strat.oracles.base import host, symmetric
 from strat.records.strata import Strata
 from strat.records.tables import Shown, aligned
 from strat.rules import short, text
@@ -218,7 +219,8 @@ class Reference:
         if record is not None:
             values |= {p: a[record] for p, a in zip(program.data, self.arrays, strict=True)}
         own = {id(x): with_sign(x, variables[x.name()]) for x in program.variables}
-        return folded(e, own | {id(p): cp.Constant(value) for p, value in values.items()})
+        own |= {id(p): cp.Constant(np.reshape(dense(host(v)), p.shape)) for p, v in values.items()}
+        return folded(e, own)
 
     def _sum(self, variables, k):
         """The sum over the records of stratum k."""
@@ -231,7 +233,7 @@ class Reference:
 
     def value(self, theta, record):
         """The expression's value for one record of a stratum."""
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             return self._on(self.program.expression, self._named(theta), record).value
 
     def values(self, theta):
