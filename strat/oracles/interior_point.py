@@ -100,13 +100,13 @@ class InteriorPoint:
     width, where Newton's method on the smoothed function goes from kink to kink. The matrix of a step is the Hessian of Q
     plus Aᵀ D A, D diagonal and positive.
 
-    `rows` are KinkedRows and `quadratic` (K, n, n) the Hessian of Q, but for what `system` adds to it: its ``factorise(blocks)``
-    takes blocks (K, n, n), ``solve(b, tolerance)`` solves with them, and ``product(theta)`` is that with the Hessian of Q.
+    `rows` are KinkedRows and `quadratic` (K, n, n) the Hessian of Q, but for the `laplacian`, a map or None, that joins strata.
+    ``solver_of(blocks)`` gives the function (b, tolerance) -> solution of the equations of blocks (K, n, n) and the Laplacian.
     `segments` are the rows of each stratum where nothing joins the strata: each takes steps of a length of its own.
     """
 
-    def __init__(self, rows, quadratic, system, segments=None):
-        self.rows, self.quadratic, self.system = rows, quadratic, system
+    def __init__(self, rows, quadratic, solver_of, segments=None, laplacian=None):
+        self.rows, self.quadratic, self.solver_of, self.laplacian = rows, quadratic, solver_of, laplacian
         self.segments = segments or Segments(np.zeros(len(rows.shift)), 1)
 
     def solve(self, theta, slope, tol=0.0):
@@ -123,7 +123,7 @@ class InteriorPoint:
             if done or not np.any(gap > last):
                 break
             self.D = 1 / (rows.delta + self.a / self.above + self.b / self.below)
-            self.system.factorise(self.quadratic + rows.gram(self.D))
+            self.newton = self.solver_of(self.quadratic + rows.gram(self.D))
             self.uneven = self.slope + rows.back(self.c)
             self.off = self.r - rows.delta * self.c - self.a + self.b
             predicted = self._direction(0.0, 0.0)
@@ -168,7 +168,7 @@ class InteriorPoint:
         first, second = first / self.above - self.a, second / self.below - self.b
         q = self.off - first + second
         right = -self.uneven - rows.back(self.D * q)
-        move = self.system.solve(right, EXACT * np.linalg.norm(right))
+        move = self.newton(right, EXACT * np.linalg.norm(right))
         turn = rows.tangent(move)
         dc = self.D * (q + turn)
         return move, turn, dc, first + self.a * dc / self.above, second - self.b * dc / self.below
@@ -191,7 +191,8 @@ class InteriorPoint:
         move, turn, dc, da, db = step
         move = length * move
         self.theta += move
-        self.slope += self.system.product(move)
+        self.slope += np.matmul(self.quadratic, move[..., None])[..., 0]
+        self.slope += self.laplacian(move) if self.laplacian else 0.0
         length = self._on_rows(length)
         self.r, self.c = self.r + length * turn, self.c + length * dc
         self.a, self.b = self.a + length * da, self.b + length * db
@@ -224,25 +225,18 @@ class KinkedProx:
     def __call__(self, v, t):
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
         blocks = np.eye(v.shape[1]) / t[:, None, None] + sum(hessian_blocks(f, v) for f in self.rest)
-        method = InteriorPoint(self.rows, blocks, _Blocks(blocks), self.rows.segments)
+        method = InteriorPoint(self.rows, blocks, _solver_of, self.rows.segments)
         z = method.solve(v, sum((f.value_and_gradient(v)[1] for f in self.rest), np.zeros(v.shape)))
         return z if method.closed else self.rescue(v, t)
 
 
-class _Blocks:
-    """Systems of strata that nothing joins."""
+def _solver_of(blocks):
+    """The solver for strata that nothing joins."""
 
-    def __init__(self, quadratic):
-        self.quadratic = quadratic
-
-    def factorise(self, blocks):
-        self.blocks = blocks
-
-    def solve(self, b, tolerance):
+    def solve(b, tolerance):
         try:
-            return np.linalg.solve(self.blocks, b[..., None])[..., 0]
+            return np.linalg.solve(blocks, b[..., None])[..., 0]
         except np.linalg.LinAlgError:
             return np.full_like(b, np.nan)
 
-    def product(self, move):
-        return np.matmul(self.quadratic, move[..., None])[..., 0]
+    return solve

@@ -209,40 +209,26 @@ class GraphSystem:
         return start + conjugate_gradients(product, self._near, rest, goal, 500, work)
 
 
-class Smoothed:
-    """The minimiser of a JointProblem whose terms are quadratic but for kinks of records (`rows`), by an `InteriorPoint`.
+def kinks_of(system):
+    """The KinkedRows of a NewtonSystem's problem and its other terms, where these are quadratic; None for other problems."""
+    loss, regularizer = system.problem.loss, system.problem.regularizer
+    return kinked_and_quadratic([*getattr(loss, "parts", ()), regularizer]) if system.forms_blocks else None
 
-    `system`, a NewtonSystem, solves the linear equations there; `rest` are the oracles of all other terms but the Laplacian's.
-    """
 
-    def __init__(self, problem, system, rows, rest):
-        self.problem, self.system, self.rows, self.rest = problem, system, rows, rest
-        self.everywhere = FreeDirections.everywhere(problem.K, problem.n)
+def among_kinks(system, rows, rest, point, tol):
+    """Theta at the minimum of such a problem by an `InteriorPoint`, from a point on, as far as a gradient of norm tol."""
+    problem, theta = system.problem, point.theta
+    slope = point.theta_gradient + problem.regularizer_slope(theta)
+    slope = slope - rows.back(rows.slopes(rows.arguments(theta)))
+    everywhere, laplacian = FreeDirections.everywhere(*theta.shape), system.coupled and system.laplacian
 
-    @classmethod
-    def of(cls, problem, system):
-        """The method for a problem, or None where it is not of this kind."""
-        known = kinked_and_quadratic([*getattr(problem.loss, "parts", ()), problem.regularizer])
-        return cls(problem, system, *known) if known and system.forms_blocks else None
+    def solver_of(blocks):
+        system.take(blocks)
+        system.set(everywhere, share=DAMPING)
+        return lambda b, tolerance: system.solve(b, everywhere, tolerance)
 
-    def minimiser(self, point, tol):
-        """Theta from a differentiated point on, as far as a gradient of norm tol."""
-        rows, theta = self.rows, point.theta
-        slope = point.theta_gradient + self.problem.regularizer_slope(theta)
-        slope = slope - rows.back(rows.slopes(rows.arguments(theta)))
-        self.quadratic = sum(hessian_blocks(oracle, theta) for oracle in self.rest)
-        return InteriorPoint(rows, self.quadratic, self).solve(theta, slope, tol)
-
-    def factorise(self, blocks):
-        self.system.take(blocks)
-        self.system.set(self.everywhere, share=DAMPING)
-
-    def solve(self, b, tolerance):
-        return self.system.solve(b, self.everywhere, tolerance)
-
-    def product(self, move):
-        bent = times(self.quadratic, move)
-        return bent + self.system.laplacian(move) if self.system.coupled else bent
+    quadratic = sum(hessian_blocks(oracle, theta) for oracle in rest)
+    return InteriorPoint(rows, quadratic, solver_of, laplacian=laplacian).solve(theta, slope, tol)
 
 
 def conjugate_gradients(product, precondition, b, tolerance, most, work, rest=None, share=0.0):

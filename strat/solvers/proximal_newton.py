@@ -10,7 +10,7 @@ from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
 from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.metric import StrataMetric
-from strat.solvers.newton_system import NewtonSystem, Smoothed
+from strat.solvers.newton_system import NewtonSystem, among_kinks, kinks_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -100,7 +100,7 @@ class ProximalNewton(Algorithm):
         self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self.bend = getattr(problem.regularizer.prox, "diagonal", None)
-        self.plain = self.bend is not None and (self.quadratic or Smoothed.of(problem, self.system) is None)
+        self.plain = self.bend is not None and (self.quadratic or not kinks_of(self.system))
         self.damping, self.size, self._slope = np.full(problem.K, RIDGE), np.inf, None
         self.idle, self.polished = 0, False
 
@@ -205,9 +205,9 @@ class ProximalNewton(Algorithm):
         """The Newton step from p as far as F falls: theta, and F of every part there; `values` is F at p."""
         theta, reached = self.p.theta.copy(), values.copy()
         self.polished = self.exact = False
-        method = Smoothed.of(self.problem, self.system) if self.fresh else None
-        if method is not None:
-            beyond = self.problem.project(method.minimiser(self.p, 0.5 * self.tol * self.p.size))
+        if self.fresh and (kinks := kinks_of(self.system)):
+            beyond = among_kinks(self.system, *kinks, self.p, 0.5 * self.tol * self.p.size)
+            beyond = self.problem.project(beyond)
             good, new = self._lower(beyond, values, self._noise(self.p))
             theta[good[self.part]], reached[good] = beyond[good[self.part]], new[good]
             self.fresh, self.exact = False, bool(good.all())
