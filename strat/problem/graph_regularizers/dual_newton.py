@@ -19,13 +19,15 @@ ROUNDING = 1e-13  # relative decrease that the value does not show reliably
 
 
 class DegreeDual:
-    """The dual of one graph step, rho above 0 a number or an edge array; `strata` is the conjugate of g.
+    """The dual of one graph step, rho above 0 a number or an edge array, and a subclass for each g, with constants of its own.
 
-    It has `value`, `gradient`, the `size` of a mismatch, the `longest` step, and the Newton `direction` by the `solver` below.
+    A subclass gives the conjugate of g, its `value` and `gradient`, the `size` of a mismatch, the `longest` step, and the Newton
+    `direction` from weights w, by the `solver` below.
     """
 
-    def __init__(self, edges, c, rho, strata):
-        self.edges, self.c, self.rho, self.strata = edges, c, rho, strata
+    def __init__(self, edges, c, rho, **own):
+        self.edges, self.c, self.rho = edges, c, rho
+        vars(self).update(own)
 
     def minimize(self, nu):
         """Minimise the dual from nu, inside its domain; return the weights, the best nu, and the iterations."""
@@ -33,8 +35,8 @@ class DegreeDual:
         for iteration in range(MOST):
             if size <= EXACT:
                 return w, nu, iteration
-            step = self.strata.direction(self.solver(w), mismatch, nu)
-            slope, length = float(mismatch @ step), self.strata.longest(nu, step)
+            step = self.direction(w, mismatch, nu)
+            slope, length = float(mismatch @ step), self.longest(nu, step)
             hidden = -slope <= ROUNDING * abs(value)  # only the mismatch can tell whether such a step helps
             while length > SHORTEST:
                 trial = self._evaluate(nu + length * step)
@@ -52,28 +54,24 @@ class DegreeDual:
         w = self.edges.add_ends(nu, -self.c)
         np.maximum(w, 0.0, out=w)
         w /= 2 * self.rho
-        mismatch = self.edges.degrees(w) + self.strata.gradient(nu)
-        value = float(w @ (self.rho * w)) + self.strata.value(nu)
-        return w, value, mismatch, self.strata.size(mismatch, nu)
+        mismatch = self.edges.degrees(w) + self.gradient(nu)
+        value = float(w @ (self.rho * w)) + self.value(nu)
+        return w, value, mismatch, self.size(mismatch, nu)
 
-    def solver(self, w):
-        """Function of a diagonal shift that gives the function b -> (edges' part of the Hessian + diag(shift))^-1 b."""
+    def solver(self, w, shift):
+        """The function b -> (edges' part of the Hessian at w + diag(shift))^-1 b."""
         edges, a = self.edges, (w > 0) / (2 * self.rho)
         degrees = edges.degrees(a)
+        shift = shift + 1e-15 * (degrees + shift)
+        approximate, neighbors = edges.solver(-a, shift, degrees), edges.adjacency_operator(a)
 
-        def at(shift):
-            shift = shift + 1e-15 * (degrees + shift)
-            approximate, neighbors = edges.solver(-a, shift, degrees), edges.adjacency_operator(a)
+        def solve(b):
+            x = approximate(b[:, None])[:, 0]
+            if edges.exact_solver:
+                return x
+            shape = (edges.K, edges.K)
+            M = LinearOperator(shape, matvec=lambda r: approximate(r.reshape(-1, 1))[:, 0])
+            A = LinearOperator(shape, matvec=lambda x: (degrees + shift) * x + neighbors(x))
+            return cg(A, b, x0=x, rtol=1e-10, maxiter=1000, M=M)[0]
 
-            def solve(b):
-                x = approximate(b[:, None])[:, 0]
-                if edges.exact_solver:
-                    return x
-                shape = (edges.K, edges.K)
-                M = LinearOperator(shape, matvec=lambda r: approximate(r.reshape(-1, 1))[:, 0])
-                A = LinearOperator(shape, matvec=lambda x: (degrees + shift) * x + neighbors(x))
-                return cg(A, b, x0=x, rtol=1e-10, maxiter=1000, M=M)[0]
-
-            return solve
-
-        return at
+        return solve

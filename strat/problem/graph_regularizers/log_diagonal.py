@@ -51,7 +51,7 @@ class LogDiagonalOracle(GraphOracle):
         Where lambda2 is tiny beside c^2 / lambda1, the weights are small differences of large multipliers. Proximal
         steps, whose squares weigh more, then lead to the same minimum.
         """
-        edges, strata, squares = self.edges, LogDegrees(self.lambda1), self.lambda2
+        edges, squares, own = self.edges, self.lambda2, {"lambda1": self.lambda1}
         if not self.lambda1:
             return edges.zeros(), 0
         nearest = np.full(edges.K, np.inf)
@@ -63,14 +63,14 @@ class LogDiagonalOracle(GraphOracle):
             )
         nu = (nearest + np.sqrt(nearest**2 + 16 * self.lambda1 * squares / edges.neighbors)) / 4
         if self.lambda1 * squares >= DIRECT * np.max(nu) ** 2:
-            w, _, iterations = DegreeDual(edges, c, squares, strata).minimize(nu)
+            w, _, iterations = LogDegrees(edges, c, squares, **own).minimize(nu)
             return w, iterations
         w, total, ends = edges.zeros(), 0, edges.add_ends(nu, edges.zeros())
         for k in range(OUTER):
             # sum_e c_e w_e + h(w) + sum_e extra_e (w_e - old_e)^2
             rho = np.maximum(ends**2 * (max(10.0**-k, 10 * DIRECT) / self.lambda1), squares)
             extra, old = rho - squares, w
-            w, nu, iterations = DegreeDual(edges, c - 2 * extra * old, rho, strata).minimize(nu)
+            w, nu, iterations = LogDegrees(edges, c - 2 * extra * old, rho, **own).minimize(nu)
             total += iterations
             ends = edges.add_ends(nu, edges.zeros())
             if np.all(np.abs(2 * extra * (w - old)) <= ACCURATE * ends):
@@ -78,11 +78,8 @@ class LogDiagonalOracle(GraphOracle):
         return w, total
 
 
-class LogDegrees:
-    """The strata's part of the dual: -lambda1 sum_i log nu_i, its value, +inf outside nu > 0, and gradient (K,)."""
-
-    def __init__(self, lambda1):
-        self.lambda1 = lambda1
+class LogDegrees(DegreeDual):
+    """The strata's part of the dual is -lambda1 sum_i log nu_i: its value, +inf outside nu > 0, and gradient (K,)."""
 
     def value(self, nu):
         return -self.lambda1 * float(np.log(nu).sum()) if np.min(nu) > 0 else np.inf
@@ -98,9 +95,9 @@ class LogDegrees:
         """Longest step to try, which stays well inside the domain."""
         return 0.95 / max(0.95, float(np.max(-step / nu)))
 
-    def direction(self, solver, mismatch, nu):
+    def direction(self, w, mismatch, nu):
         """Newton direction; the Hessian of this part is diag(lambda1 / nu^2)."""
-        return -solver(self.lambda1 / nu**2)(mismatch)
+        return -self.solver(w, self.lambda1 / nu**2)(mismatch)
 
 
 class LogDiagonal(GraphRegularizer):

@@ -54,41 +54,38 @@ class TraceConstraintOracle(GraphOracle):
             nearest = distances == 0.0
             return nearest * (self.total / nearest.sum()), 0
         level = water_level(-distances, 1.0, 2 * self.lambda2 * self.total)
-        strata = FixedTotal(self.total, self.lambda2, edges.K)
-        dual = DegreeDual(edges, distances, self.lambda2, strata)
+        dual = FixedTotal(edges, distances, self.lambda2, total=self.total)
         w, _, steps = dual.minimize(np.full(edges.K, level / 2))
         return w * (self.total / (float(edges.degrees(w).sum()) / 2)), steps
 
 
-class FixedTotal:
-    """The strata's part of the dual: min over tau of sum_i (tau - nu_i)^2 / (2 lambda2) - 2 tau total."""
-
-    def __init__(self, total, lambda2, K):
-        self.total, self.lambda2, self.K = total, lambda2, K
+class FixedTotal(DegreeDual):
+    """The strata's part of the dual is the minimum over tau of sum_i (tau - nu_i)^2 / (2 rho) - 2 tau total, rho a number."""
 
     def value(self, nu):
-        """Value at the best tau, the mean of nu plus 2 total lambda2 / K."""
+        """Value at the best tau, the mean of nu plus 2 total rho / K."""
         degrees = -self.gradient(nu)
-        tau = nu.mean() + 2 * self.total * self.lambda2 / self.K
-        return float(self.lambda2 / 2 * degrees @ degrees - 2 * tau * self.total)
+        tau = nu.mean() + 2 * self.total * self.rho / len(nu)
+        return float(self.rho / 2 * degrees @ degrees - 2 * tau * self.total)
 
     def gradient(self, nu):
-        """Gradient (nu - tau) / lambda2, shape (K,): minus degrees that sum to twice the total."""
-        return (nu - nu.mean()) / self.lambda2 - 2 * self.total / self.K
+        """Gradient (nu - tau) / rho, shape (K,): minus degrees that sum to twice the total."""
+        return (nu - nu.mean()) / self.rho - 2 * self.total / len(nu)
 
     def size(self, mismatch, nu):
         """Largest mismatch of the degrees, over their mean."""
-        return float(np.max(np.abs(mismatch))) * self.K / (2 * self.total)
+        return float(np.max(np.abs(mismatch))) * len(nu) / (2 * self.total)
 
     def longest(self, nu, step):
         return 1.0
 
-    def direction(self, solver, mismatch, nu):
-        """Newton direction; the Hessian of this part is (I - 1 1'/K) / lambda2."""
-        solve = solver(np.full(self.K, 1 / self.lambda2))
-        x, ones = solve(mismatch), solve(np.ones(self.K))
-        remaining = self.K * self.lambda2 - ones.sum()  # zero only where no edge is active
-        return -x - ones * (x.sum() / max(remaining, 1e-12 * self.K * self.lambda2))
+    def direction(self, w, mismatch, nu):
+        """Newton direction; the Hessian of this part is (I - 1 1'/K) / rho."""
+        solve = self.solver(w, np.full(len(nu), 1 / self.rho))
+        x, ones = solve(mismatch), solve(np.ones(len(nu)))
+        whole = len(nu) * self.rho
+        remaining = whole - ones.sum()  # zero only where no edge is active
+        return -x - ones * (x.sum() / max(remaining, 1e-12 * whole))
 
 
 class TraceConstraint(GraphRegularizer):
