@@ -54,7 +54,6 @@ class ConeProgram:
         unknowns = [len(own) * (f.size - n) for f, own in zip(functions, self.strata, strict=True)]
         self.first = K * n + np.concatenate([[0], np.cumsum(unknowns)]).astype(int)
         self.size = int(self.first[-1])
-        self._scaled = None
 
     def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0, restricted=True):
         """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
@@ -219,32 +218,29 @@ class ConeProgram:
         """
         K, n, (_, b, _, function, lines) = self.K, self.n, self.constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)
-        known = self._scaled
-        if known is None or not (known[0] is A and np.array_equal(known[1], curvature)):
-            columns = np.repeat(np.arange(self.size), np.diff(A.indptr))
-            size, own = np.abs(A.data), columns < K * n
-            alone = lines.copy()
-            alone[A.indices[~own]] = False
-            scale = np.sqrt(curvature)
-            # Bounds say least about the size of theta.
-            for some, least in ((own & ~alone[A.indices], self.flat), (own, 0.0)):
-                steepest = np.zeros(n)
-                np.maximum.at(steepest, columns[some] % n, size[some])
-                low = least * (np.minimum(steepest, scale.max()) if bent else steepest)
-                scale = np.where(scale > low, scale, steepest)
-            scale[~(scale > 0)] = 1.0
-            unit, share, images = np.ones(self.size), np.ones(len(b)), np.zeros(len(b))
-            unit[: K * n] = np.tile(1.0 / scale, K)
-            np.maximum.at(images, A.indices[own], size[own] * unit[columns[own]])
-            for f in range(len(self.functions)):
-                here = function == f
-                some = images[here & ~alone & (images > 0)]
-                common = np.exp(np.log(some).mean()) if some.size else 1.0
-                share[here] = unit[self.first[f] : self.first[f + 1]] = common
-            alone &= images > 0
-            share[alone] = images[alone]
-            self._scaled = A, curvature, _scaled(A, 1.0 / share, unit), b / share, unit
-        return self._scaled[2:]
+        columns = np.repeat(np.arange(self.size), np.diff(A.indptr))
+        size, own = np.abs(A.data), columns < K * n
+        alone = lines.copy()
+        alone[A.indices[~own]] = False
+        scale = np.sqrt(curvature)
+        # Bounds say least about the size of theta.
+        for some, least in ((own & ~alone[A.indices], self.flat), (own, 0.0)):
+            steepest = np.zeros(n)
+            np.maximum.at(steepest, columns[some] % n, size[some])
+            low = least * (np.minimum(steepest, scale.max()) if bent else steepest)
+            scale = np.where(scale > low, scale, steepest)
+        scale[~(scale > 0)] = 1.0
+        unit, share, images = np.ones(self.size), np.ones(len(b)), np.zeros(len(b))
+        unit[: K * n] = np.tile(1.0 / scale, K)
+        np.maximum.at(images, A.indices[own], size[own] * unit[columns[own]])
+        for f in range(len(self.functions)):
+            here = function == f
+            some = images[here & ~alone & (images > 0)]
+            common = np.exp(np.log(some).mean()) if some.size else 1.0
+            share[here] = unit[self.first[f] : self.first[f + 1]] = common
+        alone &= images > 0
+        share[alone] = images[alone]
+        return _scaled(A, 1.0 / share, unit), b / share, unit
 
     @cached_property
     def constraints(self):
