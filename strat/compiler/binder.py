@@ -49,8 +49,6 @@ class Binder:
     def atoms_of(self, form):
         """``[(node, terms)]``: the atom nodes of a form and the indices of their terms."""
         (terms,) = np.nonzero(self.kinds(form)[1])
-        if not len(terms):
-            return []
         owners = self.symbols.owner(form.column[terms])
         return [(self.symbols.nodes[o], terms[owners == o]) for o in np.unique(owners)]
 

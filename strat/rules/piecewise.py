@@ -10,7 +10,7 @@ import numpy as np
 
 from strat.oracles.base import namespace
 from strat.oracles.thresholds import onto_l1_ball
-from strat.rules import atoms, forms, rule
+from strat.rules import atoms, rule
 from strat.rules.base import Elementwise, Rule, Scalar, at_point
 
 TINY = 1e-300  # stands for the width 0 of a function that is not smoothed
@@ -74,8 +74,7 @@ class Minimum(Maximum):
 
     @classmethod
     def form(cls, walker, e, args):
-        negated = [forms.broadcast(a, e.shape).scaled(-1.0) for a in args]
-        return walker.apply(Maximum(), negated, e.shape, e).scaled(-1.0)
+        return Maximum.form(walker, e, [a.scaled(-1.0) for a in args]).scaled(-1.0)
 
 
 @rule(atoms.sign)
