@@ -212,9 +212,7 @@ class Assembly:
         self.active = None if self.segments is None else self.segments.counts > 0
         variable, _, rest = binder.kinds(form)
         K, N = (1, 1) if self.segments is None else (self.segments.K, max(self.segments.N, 1))
-        self.constant, self.linear = np.zeros(K), np.zeros((K, binder.n))
-        if rest.any():
-            self.constant += self._sums(binder.values(form.at(rest)))[:, 0]
+        self.constant, self.linear = self._sums(binder.values(form.at(rest)))[:, 0], np.zeros((K, binder.n))
         part = form.at(variable)
         columns = binder.flat(part.column)
         # A few columns at a time: for x @ B @ y there are as many as entries of B, each as long as the data.

@@ -22,7 +22,7 @@ from strat.compiler.verify import Reference, check_program
 from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
 from strat.oracles.base import is_foreign
-from strat.oracles.design import Segments, compact
+from strat.oracles.design import Segments
 from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
 from strat.records.records import read_records, read_weight
@@ -165,7 +165,9 @@ class Program(Shown):
         origin, pairs = Origin(order, strata, self.data, arrays), zip(self.data, arrays, strict=True)
         leaves = {p.id: _rows(array, order) for p, array in pairs}
         illegal, index = None if weight is None else origin.illegal, strata.index[order]
-        segments = Segments(index, strata.K) if part is None else Segments(*compact(index))
+        if part is not None:  # the strata that occur
+            index = np.cumsum(np.diff(index, prepend=index[:1]) > 0)
+        segments = Segments(index, strata.K if part is None else index[-1] + 1)
         kind = Binder if blocks is None else partial(DeviceBinder, blocks)
         return walker, kind(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
 

@@ -43,7 +43,9 @@ class Cones:
     @cached_property
     def rows(self):
         """The cone of every row, the row's place in it, and the cones' sizes."""
-        sizes = np.array([rows_of(kind, number) for kind, number in self.kinds], dtype=int)
+        three, kinds = ("exponential", "power"), self.kinds
+        sizes = [d * (d + 1) // 2 if kind == "psd" else 3 if kind in three else d for kind, d in kinds]
+        sizes = np.array(sizes, dtype=int)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         cone = np.repeat(np.arange(len(sizes)), sizes)
         return {"cone": cone, "offset": np.arange(starts[-1]) - starts[cone], "sizes": sizes}
@@ -82,13 +84,6 @@ class Cones:
         theta = symmetric(theta, self.transposed)
         theta = theta if self.low is None else np.clip(theta, self.low, self.high)
         return theta if self.settle is None else self.settle(theta)
-
-
-def rows_of(kind, number):
-    """Rows of a cone."""
-    if kind == "psd":
-        return number * (number + 1) // 2
-    return 3 if kind in ("exponential", "power") else number
 
 
 ACCEPTED = 1e-7  # the accuracy that is accepted where rounding ends all

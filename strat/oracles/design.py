@@ -51,12 +51,6 @@ class Segments:
         return out
 
 
-def compact(index):
-    """The place of each of some ascending strata among those that occur, and how many occur."""
-    place = np.cumsum(np.diff(index, prepend=index[:1]) > 0)
-    return place, int(place[-1]) + 1 if len(place) else 0
-
-
 class Design:
     """A map of theta: ``coefficients`` (R, T) are what it multiplies its ``columns``, (T,) or (m, T), with.
 

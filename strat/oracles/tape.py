@@ -225,13 +225,9 @@ class Tape(Oracle):
         gradient = np.zeros((len(theta), self.n))
         adjoints = dict(self.slopes)
         for node in reversed(self.nodes):
-            if node not in adjoints:
-                continue
             args, out, memo = states[node]
             for i in node.varying:
                 g = node.rule.pullback(i, args, out, memo, adjoints[node])
-                if len(g) != len(out):
-                    g = np.broadcast_to(g, (len(out), *g.shape[1:]))
                 node.forms[i].pull(g, gradient, adjoints)
         return self._of_active(gradient), adjoints
 
@@ -270,10 +266,12 @@ class Tape(Oracle):
 
         def product(v):
             result = np.zeros((len(theta), self.n))
+
+            def pull(form, g, pulled):
+                form.pull(g, result, pulled)
+
             with np.errstate(all="ignore"):
-                second(
-                    lambda form, _, tangents: form.tangent(v, tangents), lambda form, *g: form.pull(g[0], result, g[1])
-                )
+                second(lambda form, _, tangents: form.tangent(v, tangents), pull)
             return self._of_active(result)
 
         return product
