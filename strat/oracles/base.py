@@ -114,6 +114,14 @@ def hessian_blocks(oracle, theta):
     return 0.5 * (blocks + blocks.swapaxes(1, 2))
 
 
+def solve_blocks(blocks, b):
+    """Solutions (K, n) of the equations of blocks (K, n, n); NaN where some of them are singular."""
+    try:
+        return np.linalg.solve(blocks, b[..., None])[..., 0]
+    except np.linalg.LinAlgError:
+        return np.full_like(b, np.nan)
+
+
 def symmetric(v, transposed):
     """Vectors (K, n) or matrices (K, n, n) on symmetric variables; `transposed` has their transposes' coordinates, or is None."""
     for axis in range(1, v.ndim if transposed is not None else 1):

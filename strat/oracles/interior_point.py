@@ -5,7 +5,7 @@ from functools import reduce
 
 import numpy as np
 
-from strat.oracles.base import Rescaled, hessian_blocks
+from strat.oracles.base import Rescaled, hessian_blocks, solve_blocks
 from strat.oracles.cones import Cones, Matrix
 from strat.oracles.design import Segments
 
@@ -225,18 +225,10 @@ class KinkedProx:
     def __call__(self, v, t):
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
         blocks = np.eye(v.shape[1]) / t[:, None, None] + sum(hessian_blocks(f, v) for f in self.rest)
-        method = InteriorPoint(self.rows, blocks, _solver_of, self.rows.segments)
+
+        def solver_of(matrices):
+            return lambda b, tolerance: solve_blocks(matrices, b)
+
+        method = InteriorPoint(self.rows, blocks, solver_of, self.rows.segments)
         z = method.solve(v, sum((f.value_and_gradient(v)[1] for f in self.rest), np.zeros(v.shape)))
         return z if method.closed else self.rescue(v, t)
-
-
-def _solver_of(blocks):
-    """The solver for strata that nothing joins."""
-
-    def solve(b, tolerance):
-        try:
-            return np.linalg.solve(blocks, b[..., None])[..., 0]
-        except np.linalg.LinAlgError:
-            return np.full_like(b, np.nan)
-
-    return solve

@@ -68,9 +68,7 @@ def parameters(
     """
     check_fitted(model, "plot.parameters")
     variable = next(iter(model.theta_)) if variable is None else variable
-    if variable not in model.theta_:
-        known = ", ".join(model.theta_)
-        raise OptionError(f"{variable!r} is not a variable of the model; its variables are {known}.")
+    model.base.layout.check_names([variable])
     values, labels, records = model.theta_[variable], list(model.strata_), getattr(model, "_training", None)
     known = records is not None and records.weight.any()
     without = ~records.filled if known else np.zeros(len(labels), dtype=bool)

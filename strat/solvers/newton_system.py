@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from strat.oracles.base import hessian_blocks
+from strat.oracles.base import hessian_blocks, solve_blocks
 from strat.oracles.interior_point import InteriorPoint, kinked_and_quadratic
 from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.preconditioner import Preconditioner
@@ -180,10 +180,7 @@ class NewtonSystem:
         np.einsum("kaa->ka", matrices)[...] += self._diagonal
         size = np.einsum("kaa->k", matrices) / self.n + 1e-300
         matrix = free.restricted(matrices, size) + (1e-14 * size)[:, None, None] * np.eye(self.n)
-        try:
-            return free.project(np.linalg.solve(matrix, b[..., None])[..., 0])
-        except np.linalg.LinAlgError:
-            return np.full_like(b, np.nan)
+        return free.project(solve_blocks(matrix, b))
 
 
 class GraphSystem:
