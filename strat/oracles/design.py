@@ -151,21 +151,18 @@ class SharedDesign(Design):
         return out
 
     def gram(self, weights):
-        out = np.zeros((self.segments.K, self.n, self.n))
-        for r, columns in enumerate(self.columns):
-            if r == 0 or not np.array_equal(weights[:, r], weights[:, r - 1]):
-                block = self.segments.gram(self.coefficients, weights[:, r])
-            if self.m == 1 and self._order is None:
-                return block
-            np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
-        return out
+        if self.m == 1 and self._order is None:
+            return self.segments.gram(self.coefficients, weights[:, 0])
+        return self.pairs(lambda r, s: weights, self.m)
 
     def pairs(self, weight, groups):
         """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (N, groups): (K, n, n)."""
         out, columns = np.zeros((self.segments.K, self.n, self.n)), self.columns.reshape(groups, -1, self.p)
+        before = None
         for r, s in combinations_with_replacement(range(columns.shape[1]), 2):
             for own, some in zip(weight(r, s).T, columns, strict=True):
-                block = self.segments.gram(self.coefficients, own)
+                if before is None or not np.array_equal(own, before):
+                    block, before = self.segments.gram(self.coefficients, own), own
                 for a, b in {(r, s), (s, r)}:
                     np.add.at(out, (slice(None), some[a][:, None], some[b][None, :]), block)
         return out
