@@ -207,9 +207,9 @@ def test_rounds_of_rolling_origins_judge_what_comes_later(monkeypatch):
     model, train, folds = origins(4)
     seen, objective = [], Branch.objective
 
-    def spy(self, pairs):
+    def spy(self, pairs, notes):
         seen.append([(set(a.labels), set(b.labels)) for a, b in self.rounds.parts(pairs)])
-        return objective(self, pairs)
+        return objective(self, pairs, notes)
 
     monkeypatch.setattr(Branch, "objective", spy)
     tuned = strat.tune(model, train, folds=folds, wrt=["scale"])

@@ -1,6 +1,5 @@
 """What tuning by held-out loss varies: scales, edge weights and hyperparameters, of the model's own graph or of a candidate."""
 
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from functools import partial
 
@@ -27,17 +26,17 @@ KERNELS = ("knn", "exponential", "entropy")  # kernels of ``graphs.from_paramete
 class Branch:
     """One graph to tune: ``space_of(part)`` is its Space, where a candidate is learned from these training records."""
 
-    def __init__(self, model, rounds, stages, space_of, notes):
-        self.model, self.rounds, self.stages, self.notes = model, rounds, stages, notes
+    def __init__(self, model, rounds, stages, space_of):
+        self.model, self.rounds, self.stages = model, rounds, stages
         self.space_of, self.known = space_of, {}
 
     def __getstate__(self):
-        return {**vars(self), "known": {}, "notes": Counter()}
+        return {**vars(self), "known": {}}
 
-    def objective(self, pairs):
-        """Mean held-out loss over pairs of positions (training records, held-out records)."""
+    def objective(self, pairs, notes):
+        """Mean held-out loss over pairs of positions (training records, held-out records); `notes` counts warnings."""
         folds = [(self.fits(train), held) for train, held in self.rounds.parts(pairs)]
-        return Objective(folds, self.notes)
+        return Objective(folds, notes)
 
     def fits(self, part):
         """Fits to some training records, shared by all rounds."""
@@ -47,7 +46,7 @@ class Branch:
         return self.known[key]
 
 
-def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
+def branches_of(model, rounds, *, wrt, edges, tie, penalty, candidates):
     """What to tune by name, and the branches by name, "model" for the model's own graph."""
     names = wrt_names(model, wrt)
     if not names:
@@ -83,9 +82,9 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
         graph = _learned_graph(candidate, model, prior, part)
         return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
 
-    branches = {"model": Branch(model, rounds, stages, lambda part: space, notes)}
+    branches = {"model": Branch(model, rounds, stages, lambda part: space)}
     for name, candidate in candidates.items():
-        branches[name] = Branch(model, rounds, [scaling], partial(scaled_space, candidate), notes)
+        branches[name] = Branch(model, rounds, [scaling], partial(scaled_space, candidate))
     return names, branches
 
 

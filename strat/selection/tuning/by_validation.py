@@ -21,11 +21,11 @@ FOR_ROUNDS = 0.7  # share of the time limit for the rounds; the rest is for the 
 def tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **options):
     """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything."""
     notes = Counter()
-    names, branches = branches_of(model, rounds, notes, **options)
-    start = branches["model"].objective(rounds.pairs)
+    names, branches = branches_of(model, rounds, **options)
+    start = branches["model"].objective(rounds.pairs, notes)
     x, branch = start.space.start, branches["model"]
     before, history = start.mean_losses(x), [start.mean_loss(x)]
-    paths = _walk_rounds(rounds, branches, clock, steps, n_jobs)
+    paths = _walk_rounds(rounds, branches, notes, clock, steps, n_jobs)
     choice, gain, gain_se = choose(paths, rounds.in_time)
     keys = [choice] if choice != START and gain > gain_se else []
     if not rounds.rounds:
@@ -33,7 +33,7 @@ def tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **option
     improved = False
     for key in keys if clock.status != "interrupted" else ():
         name, number, step = key
-        stages, objective, points = branches[name].stages, branches[name].objective(rounds.pairs), {}
+        stages, objective, points = branches[name].stages, branches[name].objective(rounds.pairs, notes), {}
         last = replace(stages[number], most=step) if stages[number].tunes_edges else stages[number]
         with clock.interruptible():
             walk(points, [*stages[:number], last], objective, None, "all records", clock.check, **steps)
@@ -42,7 +42,7 @@ def tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **option
             improved, choice, branch = True, key, branches[name]
             *_, (x, _, _) = points.values()
             history = [history[0], *values[name == "model" :]]  # which has the start already
-    after = branch.objective(rounds.pairs).mean_losses(x) if improved else before
+    after = branch.objective(rounds.pairs, notes).mean_losses(x) if improved else before
     space = branch.fits(rounds.learned_from).space
     w, values = space.at(x)
     W0, scales = as_networkx(model.graph, space.prior, w), space.scales(x)
@@ -66,9 +66,9 @@ def tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **option
     return Tuned(model, tuned, W0, {name: parameters[name] for name in names}, **found)
 
 
-def _walk_rounds(rounds, branches, clock, steps, n_jobs):
-    """The path of every branch in every round that was begun, as far as it went."""
-    found, notes, last = [], branches["model"].notes, len(rounds.rounds)
+def _walk_rounds(rounds, branches, notes, clock, steps, n_jobs):
+    """The path of every branch in every round that was begun, as far as it went; `notes` counts warnings."""
+    found, last = [], len(rounds.rounds)
     jobs = (
         delayed(_walk_round)(branches, *pairs, f"round {number} of {last}", clock, steps)
         for number, pairs in enumerate(rounds.rounds, start=1)
@@ -76,27 +76,26 @@ def _walk_rounds(rounds, branches, clock, steps, n_jobs):
     with clock.interruptible():
         for paths, counts, status in processes(n_jobs)(jobs):
             found.append({name: path for name, path in paths.items() if path})
-            for count in counts:
-                notes.update(count if count is not notes else ())  # of another process
+            notes.update(counts)
             clock.status = clock.status if status == "finished" else status
     return [paths for paths in found if "model" in paths]
 
 
 def _walk_round(branches, tuning, left_out, label, clock, steps):
     """The path of every branch in a round, counts of warnings, and how it ended."""
-    paths, check = {}, partial(clock.check, FOR_ROUNDS)
+    paths, notes, check = {}, Counter(), partial(clock.check, FOR_ROUNDS)
     with clock.interruptible():
         for name, branch in branches.items() if clock.status == "finished" else ():
             path = paths[name] = {}
             try:
-                objectives = branch.objective(tuning), branch.objective(left_out)
+                objectives = (branch.objective(pairs, notes) for pairs in (tuning, left_out))
                 walk(path, branch.stages, *objectives, f"{label}  {name}", check, **steps)
             except FAILURES as error:
                 if name == "model":
                     raise
                 path.clear()  # one candidate's failure is no choice
                 logger.warning("tune: the candidate %s failed (%s)", name, first_line(error))
-    return paths, [branch.notes for branch in branches.values()], clock.status
+    return paths, notes, clock.status
 
 
 def _table(paths, branches):
