@@ -51,7 +51,7 @@ class LogDiagonalOracle(GraphOracle):
         Where lambda2 is tiny beside c^2 / lambda1, the weights are small differences of large multipliers. Proximal
         steps, whose squares weigh more, then lead to the same minimum.
         """
-        edges, squares, own = self.edges, self.lambda2, {"lambda1": self.lambda1}
+        edges, squares = self.edges, self.lambda2
         if not self.lambda1:
             return edges.zeros(), 0
         nearest = np.full(edges.K, np.inf)
@@ -62,15 +62,14 @@ class LogDiagonalOracle(GraphOracle):
                 "lambda2 = 0: two strata have equal parameters, so that their edge's weight has no bound. Give lambda2 > 0."
             )
         nu = (nearest + np.sqrt(nearest**2 + 16 * self.lambda1 * squares / edges.neighbors)) / 4
-        if self.lambda1 * squares >= DIRECT * np.max(nu) ** 2:
-            w, _, iterations = LogDegrees(edges, c, squares, **own).minimize(nu)
-            return w, iterations
+        direct = self.lambda1 * squares >= DIRECT * np.max(nu) ** 2
         w, total, ends = edges.zeros(), 0, edges.add_ends(nu, edges.zeros())
         for k in range(OUTER):
             # sum_e c_e w_e + h(w) + sum_e extra_e (w_e - old_e)^2
-            rho = np.maximum(ends**2 * (max(10.0**-k, 10 * DIRECT) / self.lambda1), squares)
+            share = max(10.0**-k, 10 * DIRECT) / self.lambda1
+            rho = squares if direct else np.maximum(share * ends**2, squares)  # one step is exact
             extra, old = rho - squares, w
-            w, nu, iterations = LogDegrees(edges, c - 2 * extra * old, rho, **own).minimize(nu)
+            w, nu, iterations = LogDegrees(edges, c - 2 * extra * old, rho, lambda1=self.lambda1).minimize(nu)
             total += iterations
             ends = edges.add_ends(nu, edges.zeros())
             if np.all(np.abs(2 * extra * (w - old)) <= ACCURATE * ends):
