@@ -145,10 +145,9 @@ class BoundModel:
     def _oracles(self, values):
         """The loss, and the regularizer with the constraints; a smooth regularizer without a closed prox joins the loss."""
         loss, weight = self._losses(values), self.regularizer_weight
-        if self.base not in _REGULARIZERS:
-            program = self.base.regularizer_program
-            _REGULARIZERS[self.base] = BindingCache(program, partial(_bind_regularizer, program), KEPT)
-        regularizer, constraints = _REGULARIZERS[self.base](values)
+        program = self.base.regularizer_program
+        bind = BindingCache(program, partial(_bind_regularizer, program), KEPT)
+        regularizer, constraints = _REGULARIZERS.setdefault(self.base, bind)(values)
         if constraints is not None and loss.has("value_and_gradient") and not loss.has("prox"):
             curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
             loss = SumOracle([loss, Rescaled(regularizer, weight)], loss.n, True, curved, None, loss.why)

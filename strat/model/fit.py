@@ -141,7 +141,6 @@ def _start(model, problem, init, labels):
     if "theta" in init:
         theta, left_out = init["theta"], []
         if isinstance(theta, dict):
-            layout.check_names(theta)
             left_out = layout.shapes.keys() - theta.keys()
             theta = {**layout.unpack(np.zeros((K, problem.n))), **theta}
         theta = layout.pack(theta)

@@ -70,8 +70,7 @@ def parameters(
     variable = next(iter(model.theta_)) if variable is None else variable
     model.base.layout.check_names([variable])
     values, labels, records = model.theta_[variable], list(model.strata_), getattr(model, "_training", None)
-    known = records is not None and records.weight.any()
-    without = ~records.filled if known else np.zeros(len(labels), dtype=bool)
+    without = np.zeros(len(labels), dtype=bool) if records is None else ~records.filled
     shapes, grid = shapes_of(model, labels), canvas.coordinates(labels)
     lines = grid is None and shapes is None
     names = _entries(model, variable, index, most=LINES if lines else 1)
