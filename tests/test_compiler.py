@@ -498,6 +498,8 @@ BLOCKS = [
     s * cp.log_sum_exp(SCORES) + cp.sum_squares(SCORES - c) + cp.sum(cp.logistic(shift)),
     s * cp.log_sum_exp(np.arange(12.0).reshape(3, 4) @ shift) + cp.square(x[0] - shift[0]),
     cp.sum(cp.log_sum_exp(cp.vstack([SCORES[:2], SCORES[2:]]), axis=1)) + cp.sum(c @ shift),
+    0.9 * cp.square(cp.pos(r)) + 0.1 * cp.square(cp.neg(r)), cp.power(cp.abs(r), 1.5) + s * cp.exp(0.1 * cp.square(z)),
+    cp.sum_squares(cp.pos(cp.abs(SCORES - c) - 0.1)) + cp.sum_squares(cp.pos(shift)) + cp.log_sum_exp(SCORES),
 ]  # fmt: skip
 
 
@@ -506,6 +508,7 @@ def test_hessian_blocks_are_the_hessian_products(loss):
     used = data_of(loss)
     oracle = strat.compile(loss, data=used).bind(*[SIGNS[q.name()] for q in used], strata=Z % 3).flat
     at, h = np.random.default_rng(0).normal(size=(len(np.unique(Z % 3)), oracle.n)), 1e-6
+    assert oracle.has("hessian") == (loss is not BLOCKS[6])  # coefficients without records
     blocks, product = hessian_blocks(oracle, at), oracle.hessian_operator(at)
     for j, e in enumerate(np.eye(oracle.n)):
         change = oracle.value_and_gradient(at + h * e)[1] - oracle.value_and_gradient(at - h * e)[1]

@@ -243,6 +243,31 @@ def test_strata_without_records_are_means_of_their_neighbours_in_all_units(loss,
             np.testing.assert_allclose(t[K:], means, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("loss", [cp.square, cp.abs])
+@pytest.mark.parametrize("dollars", [100.0, 1000.0])
+def test_strata_without_records_join_a_learned_graph(loss, dollars):
+    rng, empty = np.random.default_rng(1), [5, 6, 14, 23]
+    level, y = cp.Variable(name="level"), cp.Parameter(name="y")
+    z = rng.choice(np.delete(np.arange(24), empty), 300)
+    values = dollars * (10 + np.sin(z / 4) + 0.3 * rng.normal(size=300))
+    base = strat.BaseModel(loss(y - level), data=(y,), predict=level)
+    model = strat.joint(base, strat.graphs.path(24, weight=2.0), lambda1=1.0, lambda2=0.1, eta=0.1, mu=0.5)
+    objectives = [model.fit(values, strata=z, init=init).result_.objective for init in ("lrsm", None)]
+    assert objectives[1] <= objectives[0] * (1 + 1e-5)
+    assert model.W_[empty].sum(axis=1).min() > 1 and model.theta_["level"][empty].min() > 9 * dollars
+
+
+def test_predictions_of_strata_that_the_learned_graph_leaves_out_warn():
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.square(y - theta), 0.1 * cp.square(theta), data=(y,), predict=theta)
+    model = strat.joint(base, strat.graphs.path(3), lambda1=1e-3, lambda2=1.0, eta=1.0, mu=1.0)
+    with pytest.warns(strat.DataWarning, match="stratum 2 has neither records nor edges"):
+        model.fit([9.0, 9.5, 5.0], strata=[0, 0, 1])
+    assert model.W_[2].sum() == 0
+    with pytest.warns(strat.DataWarning, match="does not depend on any data"):
+        model.predict(strata=[2])
+
+
 @pytest.mark.parametrize("loss", ["squares", "logistic", "absolute"])
 def test_strata_without_records_balance_edges_and_regularizer_in_raw_units(loss):
     size, path, rate = np.array([1e5, 1.0, 1e4]), nx.path_graph(K + 2), 0.02

@@ -48,7 +48,6 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     problem = bound_model.problem()
     codes = {} if problem.loss.quadratic else label_codes(base.loss_program, values, records.arrays)
     warn_of_label_codes(codes, base.data, records.arrays, records.weight)
-    unknown, notes = fit_warnings.warn_of_undetermined(bound_model, problem)
     solver = solver_for(model, problem)
     if solver.callback is not None:
         solver.callback = partial(_call_back, solver.callback, base.layout, edges)
@@ -60,6 +59,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
         options["fingerprint"] = _fingerprint(bound_model, problem, start, held_out)
     result = solve(problem, solver, start, **options)
     solved = time.perf_counter()
+    unknown, notes = fit_warnings.warn_of_undetermined(bound_model, problem, result.w)
     result.notes += notes
     with within(solver.time_limit, started):
         running = fit_warnings.warn_of_no_minimum(bound_model, problem, result, solver.tol)

@@ -24,9 +24,9 @@ def warn_of_order(bound_model, strata, data):
             )
 
 
-def warn_of_undetermined(bound_model, problem):
-    """Warn of numbers of strata, a mask (K, n), that no records determine, also through edges; return the mask, and notes."""
-    records, edges, mask = bound_model.records, problem.edges, np.zeros((problem.K, problem.n), dtype=bool)
+def warn_of_undetermined(bound_model, problem, w):
+    """Warn of numbers of strata, a mask (K, n), that no records determine, also through w; return the mask, and notes."""
+    records, mask = bound_model.records, np.zeros((problem.K, problem.n), dtype=bool)
     empty, K, filled = int((records.strata.counts == 0).sum()), records.strata.K, records.filled
     if problem.learned and empty and not np.any(problem.w0):
         DataWarning.warn(
@@ -34,7 +34,7 @@ def warn_of_undetermined(bound_model, problem):
             f"they resemble, and the learned graph ties them to all others alike. Give a graph with weights if one is known."
         )
     if not filled.all() and not bound_model.shared:
-        component = problem.laplacians(np.ones(edges.count) if problem.learned else problem.w0).components
+        component = problem.laplacians(w).components
         mask = ~np.isin(component, component[filled])
     if not mask.any():
         return mask, []

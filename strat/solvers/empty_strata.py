@@ -16,6 +16,24 @@ TOL = 1e-10  # tolerance of their fit
 MANY = 2**24  # numbers up to which the blocks of its Hessian are formed
 
 
+def rejoined(problem, result):
+    """Theta with strata that a learned graph joins to no records at the parameters of a neighbour; None where there are none.
+
+    Edges to them are cut early where a first step leaves them far behind, and then nothing joins them again.
+    """
+    edges, empty, theta = problem.edges, problem.empty, result.theta.copy()
+    component = edges.components(result.w)[1]
+    lost = ~np.isin(component, component[~empty])
+    if empty.all() or not lost.any():
+        return None
+    weight, (i, j) = np.tile(problem.w0, 2), np.concatenate([edges.ends, edges.ends[::-1]], axis=1)
+    for used in (weight > 0, weight >= 0):  # the prior graph's edges first, ever further out
+        while (front := np.flatnonzero(used & lost[i] & ~lost[j])).size:
+            front = front[np.argsort(weight[front], kind="stable")]  # the strongest edge of a stratum is its last
+            theta[i[front]], lost[i[front]] = theta[j[front]], False
+    return theta
+
+
 def fill(problem, result, tol, choose):
     """Move theta of a result to where F is lowest in the strata without records, the others and W being as they are.
 

@@ -26,7 +26,7 @@ from strat.solvers.admm import ADMM
 from strat.solvers.algorithm import for_given_graph, has_cones, needs_cones
 from strat.solvers.alternating import AlternatingMinimization
 from strat.solvers.cone import Cone
-from strat.solvers.empty_strata import fill
+from strat.solvers.empty_strata import fill, rejoined
 from strat.solvers.joint_steps import graph_step
 from strat.solvers.mapg import MAPG
 from strat.solvers.proximal_newton import NewtonCG
@@ -91,6 +91,11 @@ def solve(
         if result.status == "interrupted":
             break
     if best.status == "converged" and problem.empty is not None:
+        theta = rejoined(problem, best) if problem.learned else None
+        if theta is not None:
+            w = graph_step(problem, theta).w
+            options = {"score": score, "fingerprint": fingerprint, "init": best.init, "started": started}
+            best = min(best, solver._run(problem, theta, w, **options), key=lambda result: result.objective)
         before = time.perf_counter()
         with limit(), suppress(NoOracleError, OutOfTime):  # what was reached counts
             fill(problem, best, solver.tol, default_solver)
