@@ -257,6 +257,17 @@ def test_strata_without_records_join_a_learned_graph(loss, dollars):
     assert model.W_[empty].sum(axis=1).min() > 1 and model.theta_["level"][empty].min() > 9 * dollars
 
 
+@pytest.mark.parametrize("seed", [14, 28])
+def test_steps_of_weights_grow_again(seed):
+    rng, empty = np.random.default_rng(seed), [5, 6, 14, 23]
+    level, y = cp.Variable(name="level"), cp.Parameter(name="y")
+    z = rng.choice([k for k in range(24) if k not in empty], 300)
+    values = 100 * (10 + np.sin(z / 4) + 0.3 * rng.normal(size=300))
+    base = strat.BaseModel(cp.square(y - level), data=(y,))
+    model = strat.log_diagonal(base, strat.graphs.path(24, weight=2.0), lambda1=1.0, lambda2=0.1)
+    assert model.fit(values, strata=z).result_.iterations < 1000
+
+
 def test_predictions_of_strata_that_the_learned_graph_leaves_out_warn():
     theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
     base = strat.BaseModel(cp.square(y - theta), 0.1 * cp.square(theta), data=(y,), predict=theta)

@@ -178,6 +178,8 @@ class JointSteps(Algorithm):
         if bound > 10 * noise:
             metric.relax(bound / max(rest, 0.1 * bound + noise))
             strata.relax()
+        else:  # steps that are too short to be measured may be longer
+            metric.relax(4.0)
         return True
 
     def _shrink(self, y, z, noise):
