@@ -25,6 +25,7 @@ DENSE = 25  # edges a stratum, above which a cone program of the whole graph cos
 CHEAP = 0.25  # weight in `apart` of iterations whose prox a `Splitting` computes
 VIOLATED = 1e-12  # share of F, of rounding in constraints, which lowers it to first order
 TRIALS = 60  # most steps tried from one point
+SHORT = 1e-5  # length of steps of weights, relative to the curvature of h, at which these would never arrive
 
 
 class JointSteps(Algorithm):
@@ -178,7 +179,7 @@ class JointSteps(Algorithm):
         if bound > 10 * noise:
             metric.relax(bound / max(rest, 0.1 * bound + noise))
             strata.relax()
-        else:  # steps that are too short to be measured may be longer
+        elif metric.length < SHORT:  # steps that are too short to be measured may be longer
             metric.relax(4.0)
         return True
 
