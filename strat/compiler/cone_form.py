@@ -38,6 +38,32 @@ def record_cones(program, walker, binder, weight):
     return _canonical(*parts, binder.segments.N, strata=binder.segments.index).scaled(weight)
 
 
+def stacked(e, walker, binder, theta, leaves):
+    """A number of each record, in the parameters (K n,) of all strata, as CVXPY's vector; None where an atom is not elementwise.
+
+    Largest affine parts become P @ theta + q, and parameters that are no data the `leaves`, by id.
+    """
+    form, segments = walker(e), binder.segments
+    variable, atom, rest = binder.kinds(form)
+    if e.size == 1 and not atom.any():
+        part = form.at(variable)
+        q = np.broadcast_to(binder.values(form.at(rest)).reshape(-1), segments.N)
+        if not variable.any():
+            return cp.Constant(q)
+        column = segments.index[:, None] * binder.n + binder.flat(part.column)
+        values = np.broadcast_to(dense(binder.terms(part)), column.shape)
+        places = np.repeat(np.arange(segments.N), column.shape[1]), column.ravel()
+        return sp.csr_array((values.ravel(), places), (segments.N, theta.size)) @ theta + q
+    args = [stacked(a, walker, binder, theta, leaves) for a in e.args]
+    if e.size > 1 or any(a is None for a in args):
+        return None
+    if isinstance(e, (atoms.multiply, atoms.MulExpression)):
+        return cp.multiply(*args)
+    if isinstance(e, (atoms.AddExpression, atoms.NegExpression, atoms.DivExpression, atoms.Elementwise)):
+        return rebuilt(e, leaves | {id(a): new for a, new in zip(e.args, args, strict=True)})
+    return args[0] if isinstance(e, atoms.AffAtom) and len(args) == 1 else None
+
+
 def _canonical(objective, constraints, variables, what, parameters=(), N=1, **others):
     """A problem as `Cones` in the variables for the values (N, *shape) of the Parameters, as CVXPY writes it."""
     try:

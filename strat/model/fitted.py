@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from strat.compiler import coupling
+from strat.compiler.cone_form import stacked
 from strat.compiler.expressions import folded
 from strat.errors import DataWarning, GraphError, OptionError, optional
 from strat.graphs.prior_graph import read_graph
@@ -160,16 +161,19 @@ def weighted_problem(model, i, j, weights, kept):
     if model.shared:
         weight = len(model.strata_) if model.regularizer_weight is None else model.regularizer_weight
         records = replace(records, strata=records.strata.merged(["common"]))
-    parts = [_stratum_terms(model, records, k, weight, kept) for k in range(records.strata.K)]
-    copies, terms, constraints = map(list, zip(*parts, strict=True))
+    parts = [_stratum_terms(model, label, weight, kept) for label in records.strata.labels]
+    copies, terms, constraints, leaves = map(list, zip(*parts, strict=True))
+    theta = cp.hstack([cp.vec(v, order="C") for variables in copies for v in variables.values()])
+    terms += _losses(model, records, theta, leaves, kept)
     prior = None if model.graph is None else read_graph(model.graph)
     couple = coupling.on_edges(base, model.values, prior, i, j)
-    roots = np.broadcast_to(np.sqrt(couple), (len(i), base.layout.n))
-    for a, b, w, root in zip(i, j, weights, roots, strict=True):
-        for name, part in base.layout.slices.items():
-            difference = copies[a][name] - copies[b][name]
-            scaled = cp.multiply(root[part].reshape(difference.shape), difference)
-            terms.append(0.5 * w * cp.sum_squares(scaled))
+    n, E = base.layout.n, len(i)
+    if E:  # w_e/2 ||root * (theta_i - theta_j)||^2
+        root, c = np.broadcast_to(np.sqrt(couple), (E, n)).ravel(), np.arange(n)
+        places = np.tile(np.arange(E * n), 2), np.concatenate([(k[:, None] * n + c).ravel() for k in (i, j)])
+        D = sp.csr_array((np.concatenate([root, -root]), places), (E * n, theta.size))
+        squares = cp.sum(cp.reshape(cp.square(D @ theta), (E, n), order="C"), axis=1)
+        terms.append(0.5 * cp.sum(cp.multiply(cp.hstack(weights), squares)))
     return cp.Problem(cp.Minimize(_sum(terms)), list(chain(*constraints))), copies
 
 
@@ -188,25 +192,34 @@ def training_records(model, what="to_cvxpy"):
     return model._training
 
 
-def _stratum_terms(model, records, k, regularizer_weight, kept):
-    """One stratum's part of the problem: its variables by name, loss plus regularizer, and constraints."""
-    base, label, variables, leaves = model.base, records.strata.labels[k], {}, {}
+def _stratum_terms(model, label, regularizer_weight, kept):
+    """One stratum's part of the problem: variables by name, the regularizer, constraints, and variables and constants by id."""
+    base, variables, leaves = model.base, {}, {}
     for v in base.loss_program.variables:
         attributes = {k: a for k, a in v.attributes.items() if a is not False and a is not None}
         leaves[id(v)] = variables[v.name()] = cp.Variable(v.shape, name=f"{v.name()}[{label}]", **attributes)
     for name, p in base.hyperparameters.items():
         leaves[id(p)] = kept[name] if name in kept else cp.Constant(model.values.get(name, p.value))
     symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}
-    terms = [regularizer_weight * folded(base.regularizer, leaves, symbolic)]
-    rows = np.flatnonzero((records.strata.index == k) & (records.weight > 0))
-    arrays = [a[rows].toarray() if sp.issparse(a) else a[rows] for a in records.arrays]
-    for *values_of_record, w in zip(*arrays, records.weight[rows], strict=True):
-        pairs = zip(base.data, values_of_record, strict=True)
-        data = {id(p): cp.Constant(np.reshape(value, p.shape)) for p, value in pairs}
-        loss = folded(base.loss, leaves | data, symbolic)
-        terms.append(loss if w == 1 else float(w) * loss)
     constraints = [c.copy([folded(a, leaves, symbolic) for a in c.args]) for c in base.constraints]
-    return variables, _sum(terms), constraints
+    return variables, regularizer_weight * folded(base.regularizer, leaves, symbolic), constraints, leaves
+
+
+def _losses(model, records, theta, leaves, kept):
+    """The losses of all records: one vector where that can be, else one by one, which takes CVXPY milliseconds each."""
+    base, strata = model.base, records.strata
+    walker, binder, origin = base.loss_program._read(model.values, records.arrays, strata, records.weight)
+    losses = None if kept else stacked(base.loss, walker, binder, theta, leaves[0])
+    if losses is not None and losses.is_convex():
+        return [cp.sum(cp.multiply(records.weight[origin.order], losses))]
+    terms, rows = [], np.flatnonzero(records.weight > 0)
+    symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}
+    arrays = [a[rows].toarray() if sp.issparse(a) else a[rows] for a in records.arrays]
+    for *values, k, w in zip(*arrays, strata.index[rows], records.weight[rows], strict=True):
+        data = {id(p): cp.Constant(np.reshape(v, p.shape)) for p, v in zip(base.data, values, strict=True)}
+        loss = folded(base.loss, leaves[k] | data, symbolic)
+        terms.append(loss if w == 1 else float(w) * loss)
+    return terms
 
 
 def _sum(terms):
