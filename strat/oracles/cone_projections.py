@@ -20,15 +20,12 @@ def invert_second_order(v, ridge):
     """(D + ridge I)⁻¹ (…, d, d), D the derivative of `project_second_order` at v."""
     # D has the eigenvectors (1, e) and (1, −e), e = x / r, and all that are orthogonal to both.
     h, x, r = _polar(v)
-    e = x / np.maximum(r, 1e-300)[..., None]
-    up, down = 1 / ((h > -r) + ridge), 1 / ((h > r) + ridge)
     across = 1 / (np.clip((1 + h / np.maximum(r, 1e-300)) / 2, 0.0, 1.0) + ridge)
-    inverse = np.empty((*v.shape, v.shape[-1]))
-    inverse[..., 0, 0] = (up + down) / 2
-    inverse[..., 0, 1:] = inverse[..., 1:, 0] = ((up - down) / 2)[..., None] * e
-    inverse[..., 1:, 1:] = ((up + down) / 2 - across)[..., None, None] * e[..., :, None] * e[..., None, :]
-    i = np.arange(1, v.shape[-1])
-    inverse[..., i, i] += across[..., None]
+    inverse = across[..., None, None] * np.eye(v.shape[-1])
+    for sign in (1, -1):
+        p = np.concatenate([np.ones((*h.shape, 1)), sign * x / np.maximum(r, 1e-300)[..., None]], axis=-1)
+        more = (1 / ((h > -sign * r) + ridge) - across) / 2
+        inverse += more[..., None, None] * p[..., :, None] * p[..., None, :]
     return inverse
 
 
@@ -78,20 +75,20 @@ def project_exponential(v):
 
 def invert_exponential(v, ridge):
     """(D + ridge I)⁻¹ (…, 3, 3), D the derivative of `project_exponential` at v."""
-    D, (inside, flat, curved) = np.zeros((*v.shape, 3)), _regions(v)
-    D[inside] = np.eye(3)
-    D[flat] = (v[flat] * [-1.0, 0.0, 1.0] > 0)[:, :, None] * np.eye(3)
-    # D turns changes of v = a p + c d into those of a p.
+    # On the curved side D keeps p, takes d to 0, and is a multiple of p x d, as it is symmetric and p and d are orthogonal.
+    U, values = np.tile(np.eye(3), (*v.shape[:-1], 1, 1)), np.zeros(v.shape)
+    inside, flat, curved = _regions(v)
+    values[inside], values[flat] = 1.0, v[flat] * [-1.0, 0.0, 1.0] > 0
     rho, a, c, top, left = _roots(v[curved])
-    low, high = np.exp(np.minimum(rho, 0.0)), np.exp(-np.maximum(rho, 0.0))
+    low, high, small = np.exp(np.minimum(rho, 0.0)), np.exp(-np.maximum(rho, 0.0)), np.exp(-np.abs(rho))
     p = np.column_stack([rho * high, high, low])
     d = np.column_stack([low, (1 - rho) * low, -high])
-    turned = np.column_stack([a, -c, top + left])  # the derivative in rho
-    changes = np.stack([p, turned, d], axis=2)
-    images = np.stack([p, turned * [1, 0, 1] - left[:, None] * [0, 0, 1], np.zeros(p.shape)], axis=2)
-    size = np.linalg.norm(changes, axis=1, keepdims=True)
-    D[curved] = (images / size) @ np.linalg.inv(changes / size)
-    return np.linalg.inv(D + ridge * np.eye(3))
+    p, d = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (p, d))
+    # As rho changes, v moves along p x d by those of a p, and of c d, times e^−|rho|.
+    kept, lost = a * high**2 + top * small * (1 + (1 - rho) ** 2), c * low**2 + left * small * (1 + rho**2)
+    values[curved] = np.stack([0 * rho + 1, 0 * rho, kept / np.maximum(kept + lost, 1e-300)], axis=1)
+    U[curved] = np.stack([p, d, np.cross(p, d)], axis=2)
+    return (U / (values + ridge)[..., None, :]) @ U.mT
 
 
 def _regions(v):
@@ -114,7 +111,12 @@ def _roots(v):
     with np.errstate(divide="ignore", invalid="ignore"):
         first, last = np.where(x > 0, 1 - y / x, -np.inf), np.where(y > 0, x / y, np.inf)  # a = 0 and c = 0
     low, high = np.maximum(first, np.minimum(last, -BEYOND)), np.minimum(last, np.maximum(first, BEYOND))
-    rho, before = np.clip(0.0, low, high), np.inf
+    k, rho, before, root = (
+        np.arange(len(v)),
+        np.clip(0.0, low, high),
+        np.full(len(v), np.inf),
+        np.empty(len(v)),
+    )
     for _ in range(STEPS):
         # q a and q c with q = 1 − rho + rho², and the third equation, times q e^−|rho|
         small, q, a, c = np.exp(-np.abs(rho)), 1 - rho + rho**2, y + (rho - 1) * x, x - rho * y
@@ -126,13 +128,16 @@ def _roots(v):
         slope = x * up + y * down + turn - (2 * rho - 1) * z * small
         low, high = np.where(left < 0, rho, low), np.where(left > 0, rho, high)
         done = (np.abs(left) <= EXACT * rounding) | (high - low <= EXACT * (1 + np.abs(rho)))
+        root[k] = rho
         if done.all():
             break
         with np.errstate(divide="ignore", invalid="ignore"):
             after = rho - left / slope
         fast = (after > low) & (after < high) & (np.abs(left) < before / 2)
         middle = np.sinh((np.arcsinh(low) + np.arcsinh(high)) / 2)
-        rho, before = np.where(done, rho, np.where(fast, after, middle)), np.abs(left)
+        left_over = k, x, y, z, low, high, np.where(fast, after, middle), np.abs(left)
+        k, x, y, z, low, high, rho, before = (each[~done] for each in left_over)
+    (x, y, z), rho = v.T, root
     q = 1 - rho + rho**2
     a, c = np.maximum((y + (rho - 1) * x) / q, 0.0), np.maximum((x - rho * y) / q, 0.0)
     small = np.exp(-np.abs(rho))
