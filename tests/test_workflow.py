@@ -207,3 +207,11 @@ def test_warm_starts_follow_labels():
     model = strat.lrsm(BASE, GRAPH, warm_start=True).fit(X, Y, strata=Z)
     again = model.set_params(graph=turned).fit(X, Y, strata=Z).result_
     assert again.history[0] == pytest.approx(again.objective)
+
+
+@pytest.mark.filterwarnings("ignore:The objective seems")
+def test_a_fit_that_ends_before_max_iter_does_not_say_that_it_is_reached():
+    model = strat.lrsm(strat.BaseModel(y * b, data=(y,)), graphs.path(2))
+    with pytest.warns(strat.ConvergenceWarning, match="the objective has fallen to .* unbounded below"):
+        result = model.fit(np.arange(1.0, 5.0), strata=[0, 1, 0, 1]).result_
+    assert result.status == "max_iter" and result.iterations < 500

@@ -316,18 +316,19 @@ def _at_edge(problem, x):
 
 
 def _warn(solver, result, algorithm):
-    last = result.history[-2:]
+    last, stalled = result.history[-2:], algorithm.stalled or result.iterations < solver.max_iter
     why = f"max_iter={solver.max_iter} is reached; the last iteration changed the objective by {last[-1] - last[0]:.1e}"
     way = "raise max_iter, loosen tol, or start from another init"
     if algorithm.diverged:
         after = f"the objective is infinite after {result.iterations} iterations"
         why = f"the steps are too long: {after}, and the best iterate is returned"
         way = "give shorter steps, or leave step out: then they are found as needed"
-    elif last[-1] < LOWEST or (algorithm.stalled and last[-1] < -FALLEN * (1 + abs(result.history[0]))):
+    elif last[-1] < LOWEST or (stalled and last[-1] < -FALLEN * (1 + abs(result.history[0]))):
         why = f"the objective has fallen to {last[-1]:.1e} and seems unbounded below"
         way = "check the signs in the loss, and give it a regularizer or constraints"
-    elif algorithm.stalled:
+    elif stalled:
         why = "no step lowers the objective further in double precision"
         way = "loosen tol, if the residual is good enough"
-    left = f"residual {max(result.residual.values()):.1e} > tol={solver.tol:g}"
+    residual = max(result.residual.values())  # a small one does not count where F still falls
+    left = f"residual {residual:.1e} {'>' if residual > solver.tol else '<='} tol={solver.tol:g}"
     ConvergenceWarning.warn(f"{type(solver).__name__} stopped with {left}: {why}. You may {way}.")
