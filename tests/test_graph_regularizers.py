@@ -1,5 +1,7 @@
 """Graph regularizers: numbers of their oracles, exact graph steps against CVXPY, scaling laws, learn_graph, errors."""
 
+import warnings
+
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -250,6 +252,9 @@ def test_too_few_iterations_warn():
     text = "learn_graph stopped with residual .* after 2 iterations. Raise max_iter"
     with pytest.warns(ConvergenceWarning, match=text):
         strat.learn_graph(np.random.default_rng(1).standard_normal((7, 4)), ALL[0], max_iter=2)
+    with warnings.catch_warnings(action="error"):
+        far = 1e8 * np.random.default_rng(0).normal(size=(6, 3))
+        assert strat.learn_graph(far, strat.LogDet(1.0, 0.1, 0.1, 0.5), strat.graphs.path(6)).residual == 0
 
 
 def test_sklearn_parameters():

@@ -139,11 +139,12 @@ def learn_graph(
     problem = JointProblem(loss, None, h, edges, w0, outside=outside)
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # about a fit; see below
         result = graph_step(problem, theta, tol=tol, max_iter=max_iter)
-    if result.status == "max_iter":
+    residual = result.residual["W"]  # that of theta, which is given, does not count
+    if result.status == "max_iter" and residual > tol:
+        way = "Raise max_iter or loosen tol" if result.iterations >= max_iter else "No step helps; loosen tol"
         ConvergenceWarning.warn(
-            f"learn_graph stopped with residual {result.residual['W']:.1e} > tol={tol:g} after {result.iterations} "
-            "iterations. Raise max_iter or loosen tol."
+            f"learn_graph stopped with residual {residual:.1e} > tol={tol:g} after {result.iterations} iterations. {way}."
         )
     parts = {name: result.parts[name] for name in ("laplacian", "graph")}
-    found = edges.matrix(result.w), result.objective, result.residual["W"], list(prior.labels), parts
+    found = edges.matrix(result.w), result.objective, residual, list(prior.labels), parts
     return LearnedGraph(*found, result.iterations, result.seconds)
