@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.ensemble import BaggingRegressor
 
 import strat
 from strat import DataError, DataWarning, GraphError, OptionError, ShapeError
@@ -79,6 +80,9 @@ REFUSED = {
         "no column 'sex', only remainder__sex, u, v. Did you mean 'remainder__sex'": of_sexes(
             FRAME, strata="sex"
         ),
+        r"'sex', but .* not a DataFrame.*by number, such as strata=\[0, 1\].*bags": lambda: BaggingRegressor(
+            strat.lrsm(BASE, SEXES, strata="sex"), 2
+        ).fit(NAMED, Y),
         "X has no column 'sex', only": of_sexes(FRAME, ["sex", "u"]),
         "x holds 'f' in record 0, column 'sex'.*Name the column in strata=": of_sexes(NARROW, NAMED["sex"]),
         r"the column 'sex', .* is needed as a feature too.*cp.Parameter\(1, name='x'\)": of_sexes(

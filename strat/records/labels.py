@@ -250,7 +250,8 @@ def no_such_column(strata, frame, what):
     """What is wrong with columns that `strata` names and a data argument does not have, and the way out."""
     way = "Name a column, or pass one label per record."
     if not hasattr(frame, "columns"):
-        return f"{what} is not a DataFrame. {way}"
+        numbers = "declare the columns by number, such as strata=[0, 1], as in scikit-learn's bags, which pass arrays"
+        return f"{what} is not a DataFrame. Pass one label per record, or {numbers}."
     columns = [str(column) for column in frame.columns]
     names = [strata] if isinstance(strata, str | bytes) else strata
     missing = [str(name) for name in names if str(name) not in columns]
