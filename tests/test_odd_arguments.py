@@ -105,6 +105,19 @@ REFUSED = {
     OptionError: {
         r'init\["W"\] has shape \(\)': lambda: from_weights("half"),
         r'init\["W"\] is a graph, but it must be a matrix': lambda: from_weights(PATH),
+        "wrt has Variable.*nor a hyperparameter": lambda: strat.hypergradient(fitted(), (X, Y, Z), (theta,)),
+        r"returns for this model, .*\(4, 2\).*not {}": lambda: fitted().coefficients(errors={}),
+        r"returns for this model, .*not {'theta'": lambda: fitted().coefficients({"theta": X, "b": Y}),
+        r"couple\['theta'\] must be a number, .*not 'weak'": lambda: declared(
+            couple={theta: "weak"}
+        ).couple_weights(),
+        r"couple\['theta'\] .*, not Variable": lambda: declared(couple={theta: b}).couple_weights(),
+        "folds must be a whole number of at least 2, not 1": lambda: strat.search(
+            strat.lrsm(BASE, PATH), train=(X, Y, Z), folds=1
+        ),
+        "relax the constraints: no parameters": lambda: strat.separate(
+            strat.BaseModel(b - y * cp.log(b), constraints=[b <= -1], data=(y,))
+        ).fit(np.ones(40), strata=Z),
         "base__lam must be": lambda: strat.lrsm(BASE, PATH).set_params(base__lam="a"),
         "base__lam must be finite": lambda: strat.lrsm(BASE, PATH).set_params(base__lam=np.ones(3)),
         "base__lam must": lambda: strat.lrsm(BASE, PATH).set_params(base__lam=np.nan),

@@ -1,6 +1,6 @@
 """Records find their strata, whatever the labels come in."""
 
-from datetime import datetime
+from datetime import date, datetime
 
 import networkx as nx
 import numpy as np
@@ -180,6 +180,18 @@ def test_the_node_that_was_meant_is_named(label, meant):
         strat.lrsm(base, graph).fit([1.0] * 4, strata=nodes).at(label)
     with pytest.raises(GraphError, match=f"Did you mean {meant}"):
         strat.joint(base, graph, edges=[(nodes[0], label)]).fit([1.0] * 4, strata=nodes)
+
+
+@pytest.mark.parametrize(
+    "label", ["2023-03-01", "2023-03-01T00:00:00", date(2023, 3, 1), pd.Period("2023-03", "M")]
+)
+def test_dates_of_another_type_or_format_are_said_to_be_so(label):
+    days = pd.date_range("2023-01-01", periods=4, freq="MS")
+    for one, nodes in ((label, list(days)), (("a", label), [("a", day) for day in days])):
+        with pytest.raises(
+            GraphError, match=r"Did you mean .*2023-03-01 00.*The two differ in type or format"
+        ):
+            Strata.read([one], nodes=nodes)
 
 
 def test_whole_numbers_far_apart_and_negative():

@@ -67,9 +67,9 @@ def weights(couple, layout, given, factor=None):
         shape = layout.shapes[name]
         try:
             value = np.broadcast_to(np.asarray(weight, dtype=float), shape)
-        except ValueError as error:
-            found = f"has shape {np.shape(weight)}, but the variable has shape {shape}."
-            raise OptionError(f"{where} {found}") from error
+        except (ValueError, TypeError) as error:
+            kinds = f"a number, an array of the variable's shape {shape}, a Parameter, or a dict of these by factor"
+            raise OptionError(f"{where} must be {kinds}, not {short(repr(weight), 60)}.") from error
         if not (np.all(np.isfinite(value)) and np.all(value >= 0)):
             raise OptionError(f"{where} must be finite and at least 0, but it is {short(str(value), 60)}.")
         out[layout.slices[name]] = value.reshape(-1)

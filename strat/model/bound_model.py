@@ -279,8 +279,10 @@ def first_point(base, records, values, problem, theta, bad):
             label = records.strata.labels[records.strata.index[record]]
             where = f"{text(piece, 60)} of record {record} (stratum {label!r})"
             break
+    way = "give init= values inside the loss's domain"
+    if "PrimalInfeasible" in str(error):
+        way = "relax the constraints: no parameters satisfy them inside the loss's domain, so that no init= helps"
     raise OptionError(
         f"init: no point was found where the losses of all strata and their gradients are finite. At the last one tried "
-        f"the first piece outside its domain is {where}; strata in question: {len(lost)}. Check these records, or give "
-        f"init= values inside the loss's domain."
+        f"the first piece outside its domain is {where}; strata in question: {len(lost)}. Check these records, or {way}."
     ) from error

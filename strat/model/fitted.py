@@ -21,7 +21,7 @@ from strat.graphs.prior_graph import read_graph
 from strat.model.saving import save
 from strat.records.labels import axis_factors, plain
 from strat.records.strata import did_you_mean, some_of
-from strat.rules import atoms
+from strat.rules import atoms, short
 from strat.rules.approximated import approximations
 from strat.solvers import Result
 
@@ -102,8 +102,10 @@ class FittedParameters:
         table = pd.DataFrame(self._flat(), index, columns)
         if errors is None:
             return table
-        if not isinstance(errors, dict):
-            raise OptionError(f"errors must be what strat.standard_errors(model) returns, not {errors!r}.")
+        shapes = {name: value.shape for name, value in self.theta_.items()}
+        if not isinstance(errors, dict) or any(np.shape(errors.get(name)) != shapes[name] for name in shapes):
+            what = "errors must be what strat.standard_errors returns for this model, arrays of the shapes"
+            raise OptionError(f"{what} {shapes}, not {short(repr(errors), 100)}.")
         errors = np.concatenate([np.reshape(errors[v], (len(labels), -1)) for v in self.theta_], axis=1)
         return pd.concat({"estimate": table, "standard error": pd.DataFrame(errors, index, columns)}, axis=1)
 

@@ -212,7 +212,8 @@ def wrt_names(model, wrt):
     known, names = model.base.hyperparameters, []
     for item in wrt:
         is_parameter = isinstance(item, atoms.Parameter)
-        name = item.name() if is_parameter else item
+        # Other objects are not compared: CVXPY's == makes constraints.
+        name = item.name() if is_parameter else item if isinstance(item, str) else None
         if known.get(name) is not item if is_parameter else name not in ("W0", "scale", *known):
             what = f"the Parameter {name}" if is_parameter else repr(item)
             raise OptionError(

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 
-from strat.errors import DataError, OptionError, ShapeError, type_name
+from strat.errors import DataError, OptionError, ShapeError, check_whole, type_name
 from strat.oracles.base import host, is_foreign
 from strat.records.labels import as_frame, axis_factors, named_columns, read_labels
 
@@ -68,6 +68,7 @@ class Sample:
             # scikit-learn's model_selection takes a while to import
             from strat.records.splitters import StrataKFold
 
+            check_whole("folds", folds, 2)
             folds = StrataKFold(int(folds), random_state=random_state)
         if isinstance(getattr(folds, "time", None), str):  # of a RollingOrigin, perhaps a factor of the graph
             factors = axis_factors(*(model.graph for model in self.models))

@@ -89,7 +89,7 @@ class StrataKFold(StrataSplitter):
         check_whole("n_splits", self.n_splits, 2)
         N, n = len(labels), self.n_splits
         if n > N:
-            raise DataError(f"{N} records cannot be spread over {n} folds; choose n_splits of at most {N}.")
+            raise DataError(f"{N} records cannot be spread over {n} folds; choose at most {N}.")
         rng = np.random.default_rng(self.random_state)
         # Dealing the records of all strata in one round spreads each stratum and keeps the folds of equal size.
         order = rng.permutation(N)

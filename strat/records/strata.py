@@ -84,9 +84,14 @@ def some_of(labels):
     return ", ".join(map(repr, labels))
 
 
+def _as_text(part):
+    """A part of a label as text, days and the starts of periods in one form whatever their type."""
+    return str(getattr(part, "start_time", part)).replace("T", " ").partition(" 00:00")[0]
+
+
 def did_you_mean(label, nodes):
     """The node that was meant by a label that is none, as a sentence; empty where no node is like it."""
-    own, *texts = (tuple(map(str, z)) if isinstance(z, tuple) else (str(z),) for z in (label, *nodes))
+    own, *texts = (tuple(map(_as_text, z if isinstance(z, tuple) else (z,))) for z in (label, *nodes))
     pairs = list(zip(nodes, texts, strict=True))
     twins = [node for node, parts in pairs if parts == own or str(node) == str(label)]
     turned = [node for node, parts in pairs if sorted(parts) == sorted(own)]
@@ -94,7 +99,7 @@ def did_you_mean(label, nodes):
     close = get_close_matches(str(label), map(str, nodes), 1) if isinstance(label, str) else []
     close = [node for node in nodes if str(node) in close]
     kinds = (
-        (twins[:1], " The two differ in type: give the labels as the graph has them."),
+        (twins[:1], " The two differ in type or format: give the labels as the graph has them."),
         (turned[:1], " A label has the parts in the order of the graph's nodes."),
         (longer, " The graph's nodes are tuples: give labels of all parts, as list(zip(a, b)), or columns."),
         (close, ""),
