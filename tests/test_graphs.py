@@ -390,6 +390,8 @@ def test_places_that_touch_share_a_border_or_are_near_are_joined():
     east, west = squares.geometry.iloc[[0]].translate(179, 0), squares.geometry.iloc[[1]].translate(-180, 0)
     globe = pd.concat([east, squares.geometry.iloc[[2]].translate(150, 0), west]).set_crs(4326)
     assert ("a", "b") in graphs.from_geometry(globe, "nearest", k=1).edges  # across the date line
+    with pytest.warns(strat.DataWarning, match="gives 0 edges here: points have no borders.*nearest"):
+        assert not graphs.from_geometry(squares.geometry.centroid).edges
     with pytest.raises(strat.OptionError, match="rule is 'bishop'"):
         graphs.from_geometry(squares, "bishop")
     with pytest.raises(strat.DataError, match="'b' has no shape"):

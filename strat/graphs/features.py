@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 
-from strat.errors import DataError, OptionError, is_nonnegative, type_name
+from strat.errors import DataError, DataWarning, OptionError, is_nonnegative, type_name
 from strat.graphs.families import complete, row_labels, weighted
 from strat.graphs.prior_graph import unique_edges
 
@@ -149,6 +149,11 @@ def from_geometry(
         if rule == "rook":
             borders = shapes.values[i].intersection(shapes.values[j])
             i, j = i[borders.length > 0], j[borders.length > 0]
+        if len(nodes) > 1 and (not len(i) or shapes.geom_type.str.endswith("Point").all()):
+            DataWarning.warn(
+                f"rule={rule!r} joins places that touch, which gives {len(i):,} edges here: points have no borders, and "
+                f'between polygons there may be gaps. Use rule="nearest", or shapes that share their borders.'
+            )
         graph = joined(nodes, i, j, weight, name)
     else:
         raise OptionError(f'rule is {rule!r}, but it is one of "queen", "rook", "nearest".')
