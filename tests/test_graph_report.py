@@ -1,5 +1,7 @@
 """Readings of a graph against what networkx and the matrix-tree theorem say."""
 
+import warnings
+
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -107,6 +109,16 @@ def test_a_model_tells_collapse_and_reliance():
     strong = strat.lrsm(base, (labels, 1e6 * (np.ones((3, 3)) - np.eye(3)))).fit(records, strata=labels)
     assert graphs.report(strong).collapsed
     assert "collapsed to the common model" in str(graphs.report(strong))
+    w, x, y = cp.Variable(3, name="w"), cp.Parameter(name="x"), cp.Parameter(name="y")  # slope, intercept, 0
+    base = strat.BaseModel(cp.square(y - w[0] * x - w[1]), cp.abs(w[2]), data=(x, y))
+    age, z = np.tile(np.arange(20.0, 80.0), 4), np.repeat(np.arange(4), 60)
+    for sign, collapsed in ((1 - 2 * (z % 2), False), (1, True)):  # the intercept would decide alone
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            raw = strat.joint(base, eta=0.1, mu=1.0).fit(age, 9000 + 5 * sign * age + 1e-3 * z, strata=z)
+        report = graphs.report(raw)
+        assert report.spread <= 0.01 and report.collapsed == collapsed
+        assert any(each.category is strat.CollapseWarning for each in found) == collapsed
     plain = graphs.report((labels, np.ones((3, 3)) - np.eye(3)))
     assert plain.collapsed is None
     assert "distance" not in plain.to_frame()

@@ -19,8 +19,8 @@ from strat.records.tables import Shown
 if TYPE_CHECKING:
     import pandas as pd
 
-#: A model has collapsed when half of the strata lie within this share of the mean parameters' norm from the mean.
-COLLAPSED = 0.01
+#: Largest spread of a collapsed model, and of each of its parameters relative to its own mean size: those near 0 vary more.
+COLLAPSED, OWN = 0.01, 0.05
 
 
 @dataclass(repr=False)
@@ -59,6 +59,8 @@ class GraphReport(Shown):
     reliance : (K,) ndarray or None
         Of a model fitted here, degree / (degree + curvature of the stratum's own loss), the mean over its parameters: 0
         where the records decide, 1 where the neighbours do.
+    collapsed : bool or None
+        Of a fitted model, whether the spread is at most 1 %, and no parameter's own is above 5 % of its mean size.
 
     Examples
     --------
@@ -83,16 +85,12 @@ class GraphReport(Shown):
     spread: float | None = None
     distances: np.ndarray | None = None
     reliance: np.ndarray | None = None
+    collapsed: bool | None = None
 
     @property
     def shares(self) -> np.ndarray:
         """The probability that a spanning forest, drawn by its weight, uses an edge, shape (E,)."""
         return self.edge_weights * self.edge_resistances
-
-    @property
-    def collapsed(self) -> bool | None:
-        """Whether half of the strata are within 1 % of the mean parameters; None without a model."""
-        return None if self.spread is None else self.spread <= COLLAPSED
 
     def to_frame(self) -> "pd.DataFrame":
         """Return the numbers of each stratum, one row per stratum.
@@ -227,6 +225,13 @@ def relative_spread(theta):
     return float(np.median(distances) / np.linalg.norm(mean)) if mean.any() else None, distances
 
 
+def has_collapsed(theta):
+    """Whether the spread is small, and that of each parameter relative to its own size, as a large one would decide alone."""
+    size, off = np.abs(theta).mean(axis=0), np.abs(theta - theta.mean(axis=0))
+    own = np.median(off, axis=0) / np.where(size > 0, size, 1.0)
+    return bool((relative_spread(theta)[0] or 0.0) <= COLLAPSED and own.max() <= OWN)
+
+
 def _of_model(model, edges, w):
     """How far the parameters are from each other, and whether records or neighbours decide them."""
     theta, records, reliance = model._flat(), getattr(model, "_training", None), None
@@ -242,7 +247,7 @@ def _of_model(model, edges, w):
             total = pull + np.maximum(curvature, 0.0)
             reliance = np.divide(pull, total, out=np.zeros(theta.shape), where=total > 0).mean(axis=1)
     spread, distances = relative_spread(theta)
-    return {"spread": spread, "distances": distances, "reliance": reliance}
+    return {"spread": spread, "distances": distances, "reliance": reliance, "collapsed": has_collapsed(theta)}
 
 
 def _range(values):

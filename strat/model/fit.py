@@ -14,6 +14,7 @@ from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.compiler.value_checks import check_tables, warn_of_lost_digits
 from strat.errors import GraphError, OptionError, check_whole, type_name
 from strat.graphs.prior_graph import read_graph
+from strat.graphs.report import has_collapsed
 from strat.model import fit_warnings
 from strat.model.bound_model import BoundModel
 from strat.oracles.base import is_elsewhere
@@ -85,7 +86,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model._of_fit = {"graph": graph, "scale": copy.copy(model.scale)}
     model._set_features(data[0] if data else None)
     model._undetermined, model._running, model._fit_values = unknown, running, values
-    if problem.learned:
+    if problem.learned and has_collapsed(result.theta):
         fit_warnings.warn_of_collapse(result)
     result.seconds += time.perf_counter() - solved
 
