@@ -217,7 +217,7 @@ def test_what_weights_by_factor_exclude_is_refused_by_name():
     with pytest.raises(OptionError, match="no one distance between strata"):
         strat.graphs.from_parameters(fitted(), "knn")
     bad = declared(couple={"theta": {"row": [1.0, 2.0]}})
-    with pytest.raises(OptionError, match=r"couple\['theta'\]\['row'\] has shape \(2,\)"):
+    with pytest.raises(OptionError, match=r"couple\['theta'\]\['row'\] must be .*shape \(3,\), not"):
         strat.lrsm(bad, graph()).fit(X, y, strata=z)
 
 

@@ -68,7 +68,7 @@ def weights(couple, layout, given, factor=None):
         try:
             value = np.broadcast_to(np.asarray(weight, dtype=float), shape)
         except (ValueError, TypeError) as error:
-            kinds = f"a number, an array of the variable's shape {shape}, a Parameter, or a dict of these by factor"
+            kinds = f"a number, a Parameter or an array of the variable's shape {shape}"
             raise OptionError(f"{where} must be {kinds}, not {short(repr(weight), 60)}.") from error
         if not (np.all(np.isfinite(value)) and np.all(value >= 0)):
             raise OptionError(f"{where} must be finite and at least 0, but it is {short(str(value), 60)}.")
