@@ -193,6 +193,22 @@ def test_bounds_do_not_set_the_units_of_a_fit_with_kinks(column, label):
     assert objective(column, label) == pytest.approx(objective(1.0, 1.0), rel=1e-8)
 
 
+@pytest.mark.parametrize("loss, seed, orders", [("pinball", 3, 6), ("hinge", 4, 4), ("hinge", 4, 6)])
+def test_weights_of_many_sizes_leave_fits_with_kinks_exact(loss, seed, orders):
+    rng, t, u = np.random.default_rng(seed), cp.Variable(2, name="t"), cp.Parameter(2, name="u")
+    z, m = rng.choice(4, 50, p=[0.7, 0.2, 0.08, 0.02]), u @ t + cp.Variable(name="b")
+    raw = np.column_stack([rng.integers(18, 90, 50), rng.integers(1990, 2027, 50)]).astype(float)
+    real = raw[:, 0] * 50 + rng.normal(size=50) * 300
+    sign = np.sign(raw[:, 0] - 55 + rng.normal(size=50) * 15 + 0.01)
+    weight = 10.0 ** rng.uniform(0, orders, 50)
+    pinball = cp.maximum(0.9 * (y - m), -0.1 * (y - m)), 0, real
+    f, regularizer, labels = pinball if loss == "pinball" else (cp.pos(1 - y * m), 0.1 * cp.norm1(t), sign)
+    model = strat.lrsm(strat.BaseModel(f, regularizer, data=(u, y)), strat.graphs.path(5, weight=3.0))
+    result = model.fit(raw, labels, strata=z, sample_weight=weight).result_
+    assert result.status == "converged"
+    assert result.objective == pytest.approx(model.to_cvxpy().solve("CLARABEL"), rel=1e-7)
+
+
 @pytest.mark.parametrize("weight", [1e1, 1e2, 1e4])
 @pytest.mark.parametrize("loss", ["absolute", "hinge"])
 def test_right_sides_far_above_theta_s_part_are_not_taken_for_constraints_that_cannot_hold(loss, weight):

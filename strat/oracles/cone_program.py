@@ -15,6 +15,8 @@ from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 #: Accuracies of objective and constraints, relative and absolute, that are asked for, in order; the last by shorter steps, which
 #: second-order cones need where a constraint is held without force.
 ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8, 0.9), (1e-8, 1e-8, 0.5)
+#: What comes first where only slopes say how large the objective is: curvatures may be below Clarabel's own regularization.
+STRAIGHT = 1e-10, 1e-10, 0.99, 1e-12
 FAR = 1e-6  # constraints further off than one over this share, in units of the solution without them, count as that far
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one in theta that is the
 #: last: what it leaves is a hundredth of it or less.
@@ -99,15 +101,15 @@ class ConeProgram:
         if differences is not None:
             P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences @ C[theta])
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
-        size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
-        if not slope and b.any():
-            size = np.median(np.abs(b[b != 0]))  # of the records, and not of bounds far off
+        size, steep = max(slope, FAR * offset), None
+        if not slope or (H is None and offset):  # of most records, not of bounds far off or of large weights
+            size, steep = (np.median(np.abs(v[v != 0])) if v.any() else 1.0 for v in (b, q))
         rough = (accuracy, FEASIBLE if restricted else accuracy)
-        accuracies = (rough, *ACCURACIES) if accuracy else ACCURACIES
-        found = self._in_units(P, q, A, b, cones, size, slope, False, wanted=accuracies)
+        accuracies = ((rough,) if accuracy else (STRAIGHT,) if steep else ()) + ACCURACIES
+        found = self._in_units(P, q, A, b, cones, size, steep, False, wanted=accuracies)
         if found is None:  # where constraints hold theta far out
             size = max(size, offset)
-            found = self._in_units(P, q, A, b, cones, size, slope, wanted=accuracies)
+            found = self._in_units(P, q, A, b, cones, size, steep, wanted=accuracies)
         x, solution, worth = found
         if refined:
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
@@ -148,9 +150,13 @@ class ConeProgram:
         s, b = (np.abs(part).sum() / max(np.count_nonzero(part), 1) or 1.0 for part in (slopes, b))
         return (a.T @ a).toarray() * (s / b)
 
-    def _in_units(self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, wanted=ACCURACIES):
-        """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
-        worth = size**2 if P.nnz and slope else size * (slope or 1.0)
+    def _in_units(self, P, q, A, b, cones, size, steep, strict=True, accepted=ACCEPTED, wanted=ACCURACIES):
+        """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one.
+
+        `steep` is the size of slopes; None where curvatures of 1 make that `size`. Clarabel takes residuals relative to x, which
+        has to be near one beside the weights of records, for theirs to be small.
+        """
+        worth = size * (steep or size)
         for accuracy in wanted:
             solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, *accuracy)
             if str(solution.status) == "MaxTime":
@@ -171,7 +177,7 @@ class ConeProgram:
             unit = float(np.clip(longer * np.sqrt(gap), *UNITS))
             slope, left = q + size * _times(P, x), b - size * (A @ x)
             accepted = max(ACCEPTED, FEASIBLE / unit)
-            again = self._in_units(P, slope, A, left, cones, size * unit, 1.0, False, accepted)
+            again = self._in_units(P, slope, A, left, cones, size * unit, None, False, accepted)
             if again is None or gap_of(again[1]) > LARGEST_GAP:
                 longer *= 10.0  # rounding may end one unit's program and not another's
                 continue

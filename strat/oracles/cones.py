@@ -107,10 +107,11 @@ def cones_of(kind, number, size, count):
     return [made[kind](size * count)] if lines else [made[kind](number) for _ in range(count)]
 
 
-def solved(P, q, A, b, cones, gap, feasible, step=0.99):
+def solved(P, q, A, b, cones, gap, feasible, step=0.99, regular=1e-8):
     """The solution of min ½ xᵀ P x + qᵀ x with b - A x in the cones; the time limit may end it early.
 
-    `gap` and `feasible` are the accuracies of the objective and of the equations that are asked for.
+    `gap` and `feasible` are the accuracies of the objective and of the equations that are asked for, `regular`
+    is what Clarabel adds to the equilibrated matrix that it factors.
     """
     import clarabel
 
@@ -122,6 +123,7 @@ def solved(P, q, A, b, cones, gap, feasible, step=0.99):
     settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
     # Its test multiplies by b, as if that were near one.
     settings.tol_infeas_rel = settings.reduced_tol_infeas_rel = 1e-8 / max(np.abs(b).max(initial=0.0), 1.0)
+    settings.static_regularization_constant = regular
     settings.max_step_fraction = step  # of the way to the cones' boundary
     settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6
     return clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
