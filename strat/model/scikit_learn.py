@@ -76,9 +76,15 @@ class ScikitLearnModel(BaseEstimator):
                 raise OptionError(f"{key}: there is no {name!r}; known are {', '.join(known) or 'none'}.")
             if prefix == "scale":
                 self.scale = {**known, name: value}
-            else:
-                _check_value(key, value, known[name].shape)
-                self._values = {**self._values, name: value}
+                continue
+            try:
+                array, shape = np.asarray(dense(value), dtype=float), known[name].shape
+            except (TypeError, ValueError):
+                raise OptionError(f"{key} must be a number or an array of numbers, not {value!r}.") from None
+            if value is not None and (array.shape != shape or not np.isfinite(array).all()):
+                what = f"{key} must be finite and of shape {shape}"
+                raise OptionError(f"{what}, not {value!r} of shape {array.shape}.")
+            self._values = {**self._values, name: value}
         return self
 
     def _set_features(self, X):
@@ -181,13 +187,3 @@ class ScikitLearnModel(BaseEstimator):
             The log odds, where the model has ``predict_proba``.
         """
         return np.subtract(*self._losses_of_records(data, strata))
-
-
-def _check_value(key, value, shape):
-    """Raise an OptionError unless a hyperparameter can have this value."""
-    try:
-        array = np.asarray(dense(value), dtype=float)
-    except (TypeError, ValueError):
-        raise OptionError(f"{key} must be a number or an array of numbers, not {value!r}.") from None
-    if value is not None and (array.shape != shape or not np.isfinite(array).all()):
-        raise OptionError(f"{key} must be finite and of shape {shape}, not {value!r} of shape {array.shape}.")

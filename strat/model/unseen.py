@@ -87,8 +87,15 @@ def _harmonic(model, theta, new, graph, scale):
 
 def _derived(prior, new, place, weight):
     """Edges (i, j) of new strata that the graph lacks, and the number of the one along a coordinate that each is like."""
-    found, missing = [], [label for label in new if label not in prior.position]
-    axes = _along_axes(prior) if missing else {}
+    found, missing, axes = [], [label for label in new if label not in prior.position], {}
+    # For each coordinate {value: {neighbour: edge}}, from the edges that change this coordinate alone.
+    for edge, (i, j) in enumerate(zip(prior.i.tolist(), prior.j.tolist(), strict=True)) if missing else ():
+        u, v = prior.labels[i], prior.labels[j]
+        axis = changed_axis(u, v)
+        if axis is not None:
+            a, b = (u[axis], v[axis]) if type(u) is tuple else (u, v)
+            for one, other in ((a, b), (b, a)):
+                axes.setdefault(axis, {}).setdefault(one, {})[other] = edge
     for label in missing:
         whole = type(label) is tuple
         for axis, near in axes.items():
@@ -98,19 +105,6 @@ def _derived(prior, new, place, weight):
                 if place.get(other, len(place)) < place[label]:  # an edge between new ones counts once
                     found.append((place[label], place[other], edge))
     return np.reshape(found, (-1, 3)).T.astype(np.intp)
-
-
-def _along_axes(prior):
-    """For each coordinate ``{value: {neighbour: edge}}``, from the edges that change this coordinate alone."""
-    axes = {}
-    for edge, (i, j) in enumerate(zip(prior.i.tolist(), prior.j.tolist(), strict=True)):
-        u, v = prior.labels[i], prior.labels[j]
-        axis = changed_axis(u, v)
-        if axis is not None:
-            a, b = (u[axis], v[axis]) if type(u) is tuple else (u, v)
-            for one, other in ((a, b), (b, a)):
-                axes.setdefault(axis, {}).setdefault(one, {})[other] = edge
-    return axes
 
 
 def _nearest_numbers(value, near, weight):

@@ -288,16 +288,12 @@ def _as_float(name, data, columns=None):
         index = (0,) * array.ndim
         raise DataError(_no_number(name, index, array[index] if array.size else array.dtype, columns))
     for index, value in np.ndenumerate(array):
-        if not _is_number(value):
-            raise DataError(_no_number(name, index, value, columns))
+        with suppress(TypeError, ValueError):
+            if not isinstance(value, (str, bytes, complex)):  # text is none, even where it reads like one
+                float(value)
+                continue
+        raise DataError(_no_number(name, index, value, columns))
     return array.astype(float, order="C")
-
-
-def _is_number(value):
-    """Whether a Python object is a real number; text is none, even where it reads like one."""
-    with suppress(TypeError, ValueError):
-        return not isinstance(value, (str, bytes, complex)) and float(value) is not None
-    return False
 
 
 def _no_number(name, index, value, columns=None):

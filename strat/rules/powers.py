@@ -120,23 +120,16 @@ class PowerRule(Elementwise):
 
 def square(walker, u, e):
     """Form of u²; squares of 2-norms and absolute values become sums of squares of what is inside."""
-    opened = _opened(walker, u)
-    if opened is not None:
-        return walker.sum(square(walker, opened, e), u.shape, axis=(opened.shape and len(opened.shape) - 1,))
-    return walker.apply(Square(), [u], u.shape, e)
-
-
-def _opened(walker, u):
-    """For rows that are a number times a 2-norm or absolute value: the form inside, with one more axis; else None."""
     node, entries = walker.symbols.single(u) or (None, None)
     if node is None or not isinstance(node.rule, (Abs, Norm2)):
-        return None
+        return walker.apply(Square(), [u], u.shape, e)
     length = node.forms[0].size // node.size
     inner = node.forms[0].reshaped((node.size, length))
     positions = entries[:, None] * length + np.arange(length)
     scale = forms.constant(u.scale[:, None] * np.ones((1, length)))
     inside = forms.multiply(walker.symbols, scale, forms.take(inner, positions), positions.shape)
-    return inside.reshaped((*u.shape, length))
+    inside = inside.reshaped((*u.shape, length))
+    return walker.sum(square(walker, inside, e), u.shape, axis=(len(u.shape),))
 
 
 @rule(atoms.quad_over_lin)
