@@ -30,6 +30,13 @@ OVER_RECORDS = {
 }
 #: What standard deviations and variances are made of.
 SIZES = (atoms.norm1, atoms.Pnorm, atoms.quad_over_lin)
+#: Where something that is not a constraint usually comes from.
+NO_CONSTRAINTS = {
+    (bool, np.bool_): " A comparison without a variable, such as 1 >= 0, gives True or False: leave it out.",
+    atoms.Expression: " An expression alone says nothing: compare it, with >=, <= or ==.",
+    (list, tuple, dict, set): " Give one flat list of constraints.",
+    type(None): " Where there are none, give an empty list.",
+}
 #: How the mean of the largest losses of a stratum is written for one record.
 CVAR = (
     " The cvar at level beta of a stratum's losses r is t + cp.pos(r - t) / (1 - beta), summed over records, with a "
@@ -168,9 +175,9 @@ def check_constraints(constraints, data):
     for c in constraints:
         if not isinstance(c, atoms.Constraint):
             shown = text(c) if isinstance(c, atoms.Expression) else short(repr(c), 60)
-            raise DeclarationError(
-                f"constraints must hold CVXPY constraints such as theta >= 0, not {shown}.{_why_none(c)}"
-            )
+            way = next((way for kinds, way in NO_CONSTRAINTS.items() if isinstance(c, kinds)), "")
+            what = "constraints must hold CVXPY constraints such as theta >= 0"
+            raise DeclarationError(f"{what}, not {shown}.{way}")
         check_no_data(c, data, "a constraint")
         if isinstance(c, atoms.FiniteSet):
             raise DeclarationError(
@@ -188,17 +195,6 @@ def check_constraints(constraints, data):
             check_fixed((c,), {})
         _check_broadcasts(c.expr if isinstance(c, (atoms.Inequality, atoms.Equality)) else c, "a constraint")
     return constraints
-
-
-def _why_none(value):
-    """Where something that is not a constraint usually comes from."""
-    if isinstance(value, (bool, np.bool_)):
-        return " A comparison without a variable, such as 1 >= 0, gives True or False: leave it out."
-    if isinstance(value, atoms.Expression):
-        return " An expression alone says nothing: compare it, with >=, <= or ==."
-    if isinstance(value, (list, tuple, dict, set)):
-        return " Give one flat list of constraints."
-    return " Where there are none, give an empty list." if value is None else ""
 
 
 def check_per_record(expression, data):
