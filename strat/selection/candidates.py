@@ -1,5 +1,6 @@
 """The candidates of a search: the user's models, and simple models of the same declaration."""
 
+from collections import namedtuple
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -24,12 +25,9 @@ MOST_COMPLETE = 500  # strata; with more, a complete graph would cost more than 
 COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
 
-@dataclass
-class Axis:
-    """One number of a search: log10 of a factor that multiplies some constants."""
-
-    kind: str  # "scale", "regularizer" or "graph_regularizer"
-    start: dict  # the constants by full name, where the factor is 1
+#: One number of a search, log10 of a factor of some constants: `kind` is "scale", "regularizer" or "graph_regularizer", and
+#: `start` has the constants by full name, where the factor is 1.
+Axis = namedtuple("Axis", "kind start")
 
 
 @dataclass
