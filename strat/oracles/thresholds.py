@@ -78,9 +78,8 @@ def balance(c, a, w, low, high, b):
         end = np.full((*c.shape[:-1], 1), np.inf)
         padded = np.concatenate([-end, ends, end], axis=-1)
         left, right = _entries(padded, first + 1), _entries(padded, last + 1)
-        lower = np.where(np.isfinite(left), left, np.where(np.isfinite(right), right - 2.0, -1.0))
-        upper = np.where(np.isfinite(right), right, np.where(np.isfinite(left), left + 2.0, 1.0))
-        between = 0.5 * lower + 0.5 * upper
+        open_ended = np.isinf(left) | np.isinf(right)
+        between = np.where(open_ended, np.clip(0.0, left + 1.0, right - 1.0), 0.5 * left + 0.5 * right)
         x = c - slope * between[..., None]
         inside = (x > low) & (x < high)
         fixed = np.where(inside, c, np.where(x <= low, low, high))
