@@ -14,6 +14,7 @@ curvature, and with d_fixed the fixed part of q the rest of d solves the symmetr
 All of it is done in the units of a fit (see `Units`): theta = unit · s, and the objective in units of its worth.
 """
 
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +48,8 @@ class Linearization:
     H + C on the free directions, in the units of `units`.
     """
 
+    _argument = property(lambda self: self._theta - self._t[:, None] * self._gradient)  # of the prox
+
     def __init__(self, problem, theta, w, polish=True):
         if not problem.loss.has("hessian_operator"):
             raise NoOracleError(
@@ -63,11 +66,6 @@ class Linearization:
         if polish:
             self._polish(step)
         self.theta = self.units.outside(self._theta)
-
-    @property
-    def _argument(self):
-        """The prox's argument theta − t g(theta)."""
-        return self._theta - self._t[:, None] * self._gradient
 
     def solve(self, b):
         """Solve (H + C) v = b, (K, n) or (m, K, n), over the free directions; v is 0 in the others.
@@ -157,11 +155,8 @@ class ReducedHessian:
         curvature = self.free.curvature
         full = curvature if curvature.ndim == 3 else curvature[:, :, None] * np.eye(blocks.shape[1])
         self._curved = blocks + full
-
-    @cached_property
-    def _size(self):
-        """Mean diagonal of each stratum's own block, (K,)."""
-        return (np.einsum("kaa->ka", self._curved) + self._laplacians.degrees).mean(axis=1)
+        diagonal = np.einsum("kaa->ka", self._curved) + self._laplacians.degrees
+        self._size = diagonal.mean(axis=1)  # of each stratum's own block, (K,)
 
     @cached_property
     def _system(self):
@@ -241,12 +236,10 @@ class ReducedHessian:
         blocks = self.free.restricted(self._curved, 1 + self._size)  # definite on directions held fixed
         K, n = blocks.shape[:2]
         scale = 1 / np.sqrt(np.maximum(np.einsum("kaa->ka", blocks), 1e-300))
-        try:
+        with suppress(np.linalg.LinAlgError):
             factors = np.linalg.cholesky(blocks * scale[:, :, None] * scale[:, None, :])
             if (np.einsum("kaa->ka", factors) ** 2 > DEFINITE).all():  # as in most models
                 return np.zeros(K, dtype=bool)
-        except np.linalg.LinAlgError:
-            pass
         component = self._laplacians.components.ravel()
         merge = sp.csr_array((np.ones(K * n), (component, np.arange(K * n))))
         total = merge @ block_diagonal(np.nan_to_num(blocks, posinf=0.0, neginf=0.0)) @ merge.T

@@ -4,6 +4,7 @@ They are the strata's own blocks of Q (Qᵀ (H + C + G(W) ⊗ diag(couple)) Q)�
 the regularizer or a constraint holds a parameter fixed (a zero of the l1 norm, an active bound), Q leaves it out.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -129,12 +130,10 @@ def _inverse(A, rows, columns):
     diagonal, on_diagonal = A.diagonal(), rows == columns
     if not len(diagonal):
         return np.zeros(0), np.zeros(0, dtype=bool)
-    try:
+    with suppress(np.linalg.LinAlgError):
         entries = inverse_entries(A, rows, columns)[1]
         if not np.max(entries[on_diagonal] * diagonal[rows[on_diagonal]]) > SUSPECT:
             return entries, np.zeros(len(diagonal), dtype=bool)
-    except np.linalg.LinAlgError:
-        pass
     size = np.where(diagonal > RIDGE * diagonal.max(), diagonal, diagonal.max() or 1.0)
     ridges = sp.diags_array(10 * RIDGE * size), sp.diags_array(RIDGE * size)
     try:

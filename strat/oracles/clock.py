@@ -39,16 +39,13 @@ class Clock:
     """The seconds since the start, and how the work ended: status "finished", "time_limit" or "interrupted"."""
 
     seconds = property(lambda self: time.time() - self.started)  # in any process
+    #: Seconds that are left, above 0; None without a limit.
+    left = property(lambda self: None if self.limit is None else max(self.limit - self.seconds, 1e-3))
 
     def __init__(self, limit=None):
         if limit is not None and (isinstance(limit, bool | str) or not limit > 0):
             raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {limit!r}.")
         self.started, self.limit, self.status = time.time(), limit, "finished"
-
-    @property
-    def left(self):
-        """Seconds that are left, above 0; None without a limit."""
-        return None if self.limit is None else max(self.limit - self.seconds, 1e-3)
 
     def check(self, share=1.0):
         """Raise OutOfTime where this share of the time limit has passed."""

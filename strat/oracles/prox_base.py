@@ -244,6 +244,7 @@ class QuadraticProx:
     """
 
     kind = "closed form"
+    _factors = cached_property(lambda self: np.linalg.eigh(symmetric(self.H, self.transposed)))
 
     def __init__(self, g, H, transposed=None):
         self.g, self.H, self.transposed = g, H, transposed
@@ -258,10 +259,6 @@ class QuadraticProx:
     def rescaled(self, weight, unit):
         H = weight * np.multiply.outer(unit, unit) * self.H
         return QuadraticProx(weight * unit * self.g, H, self.transposed)
-
-    @cached_property
-    def _factors(self):
-        return np.linalg.eigh(symmetric(self.H, self.transposed))
 
     def __call__(self, v, t):
         v = symmetric(v, self.transposed)

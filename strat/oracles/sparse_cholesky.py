@@ -30,6 +30,8 @@ FILLED = 1.5  # numbers that fronts store for one of the factor
 class SparseCholesky:
     """The analysis of a pattern: symmetric K x K matrices with a diagonal and entries at E pairs (i, j), i != j, each once."""
 
+    bytes = property(lambda self: FILLED * 8.0 * self.count.sum())  # about the size of a factor
+
     def __init__(self, K, i, j):
         self.K, self.i, self.j = K, i, j
         ends, ones = (np.r_[i, j], np.r_[j, i]), np.ones(2 * len(i))
@@ -53,11 +55,6 @@ class SparseCholesky:
     def _ordered(self, place):
         a, b = place[self.i], place[self.j]
         return np.minimum(a, b), np.maximum(a, b)
-
-    @property
-    def bytes(self):
-        """Rough size of a factor."""
-        return FILLED * 8.0 * self.count.sum()
 
     @property
     def seconds(self):

@@ -141,11 +141,8 @@ class Stage:
     moves: tuple  # of "scale", "W0" and hyperparameters
     penalty: float = 0.0  # weight of the mean squared change, in units of the start's loss
     most: float = np.inf  # steps
-
-    @property
-    def tunes_edges(self):
-        """Whether single edges move, which can overfit: then every step is a choice, otherwise just the end."""
-        return "W0" in self.moves
+    #: Whether single edges move, which can overfit: then every step is a choice, otherwise just the end.
+    tunes_edges = property(lambda self: "W0" in self.moves)
 
 
 class Point(NamedTuple):
@@ -154,11 +151,8 @@ class Point(NamedTuple):
     x: np.ndarray
     value: float  # mean validation loss without the penalty
     losses: np.ndarray | None = None  # of the records left out
-
-    @property
-    def held_out(self):
-        """Mean loss of the records left out; nan where there are none."""
-        return np.nan if self.losses is None else self.losses.mean()
+    #: Their mean; nan where there are none.
+    held_out = property(lambda self: np.nan if self.losses is None else self.losses.mean())
 
 
 def walk(points, stages, objective, left_out, label, check, *, max_iter, patience):

@@ -191,15 +191,12 @@ class Rounds:
     pairs: list  # one for each fold
     in_time: bool  # whether the folds, and so the rounds, follow one another in time
     rounds: list  # for each round the pairs that it tunes on, and the pairs that it leaves out
+    #: The records from which the graph of a candidate is learned in the end.
+    learned_from = property(lambda self: self.train.part(self.pairs[0][0] if len(self.pairs) == 1 else None))
 
     def parts(self, pairs):
         """Training records and held-out records of some pairs."""
         return [(self.train.part(a), self.held_out.part(b)) for a, b in pairs]
-
-    @property
-    def learned_from(self):
-        """The records from which the graph of a candidate is learned in the end."""
-        return self.train.part(self.pairs[0][0] if len(self.pairs) == 1 else None)
 
 
 def rounds_of(train, validation, folds, random_state, guard=True):
