@@ -78,10 +78,9 @@ def warn_of_label_codes(codes, parameters, arrays, weight):
     if any({labels[i].min(), labels[i].max()} <= {-1.0, 1.0} for i in signs):
         signs = []
     for i, kind in codes.items():
-        if kind != "signs" or i in signs[-1:]:
-            text = _wrong(kind, parameters[i].name(), labels[i])
-            if text is not None:
-                DataWarning.warn(text)
+        alone = kind != "signs" or i in signs[-1:]
+        if alone and (text := _wrong(kind, parameters[i].name(), labels[i])):
+            DataWarning.warn(text)
 
 
 def _wrong(kind, name, label):

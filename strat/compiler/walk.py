@@ -161,9 +161,7 @@ class Walker:
         for kinds, method in _AFFINE:
             if isinstance(e, kinds):
                 return method(self, e, *args)
-        if isinstance(e, atoms.AffAtom):
-            return self._linear(e, args)
-        return rule_of(e).form(self, e, args)
+        return self._linear(e, args) if isinstance(e, atoms.AffAtom) else rule_of(e).form(self, e, args)
 
     def apply(self, rule, args, shape, expression):
         """Form of the entries of a rule's output (an atom node)."""

@@ -160,9 +160,7 @@ class Quadratic(Oracle):
         return value, self.g + hd
 
     def hessian_operator(self, theta):
-        if self.H is None:
-            return np.zeros_like
-        return lambda v: np.matmul(self.H, v[..., None])[..., 0]
+        return np.zeros_like if self.H is None else lambda v: np.matmul(self.H, v[..., None])[..., 0]
 
     def hessian(self, theta):
         return np.broadcast_to(0.0 if self.H is None else self.H, (len(theta), self.n, self.n))
@@ -175,6 +173,8 @@ class SumOracle(Oracle):
     a prox has no closed form. ``prox(v, t)`` is that of the sum, and ``cones()`` gives it with the constraints that its prox
     holds as a list of `Cones`; both may be None.
     """
+
+    sizes = property(lambda self: np.max([np.broadcast_to(p.sizes, self.n) for p in self.parts], axis=0))
 
     def __init__(self, parts, n, smooth=True, curved=True, prox=None, why=None, cones=None):
         self.parts, self.n, self.why = tuple(parts), n, why or {}
@@ -199,10 +199,6 @@ class SumOracle(Oracle):
     def missing(self, name):
         """Why a method is missing."""
         return self.why.get(name, "a piece has none")
-
-    @property
-    def sizes(self):
-        return np.max([np.broadcast_to(part.sizes, self.n) for part in self.parts], axis=0)
 
     def value(self, theta):
         return total([part.value(theta) for part in self.parts])

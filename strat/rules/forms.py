@@ -105,9 +105,7 @@ def concatenate(forms):
 
 def broadcast(form, shape):
     """NumPy broadcasting."""
-    if form.shape == tuple(shape):
-        return form
-    return take(form, np.broadcast_to(form.positions, shape))
+    return form if form.shape == tuple(shape) else take(form, np.broadcast_to(form.positions, shape))
 
 
 def add(forms, shape):

@@ -147,8 +147,7 @@ class PiecewiseLinear:
         """The same function without knots at which the slope does not change."""
         slopes = self.slopes
         keep = np.abs(np.diff(slopes)) > 1e-12 * max(1.0, np.abs(slopes).max())
-        if not keep.any():
-            keep[0] = True
+        keep[0] |= not keep.any()
         return PiecewiseLinear(self.knots[keep], self.values[keep], self.left, self.right)
 
 
