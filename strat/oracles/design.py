@@ -65,8 +65,7 @@ class Design:
         if values.shape[0] and self.columns.size:
             sparse = sp.issparse(values)
             squares = values.multiply(values).sum(axis=0) if sparse else np.einsum("rt,rt->t", values, values)
-            for row in np.atleast_2d(self.columns):
-                np.maximum.at(out, row, np.sqrt(np.ravel(squares) / values.shape[0]))
+            np.maximum.at(out, self.columns, np.sqrt(np.ravel(squares) / values.shape[0]))
         return out
 
 
@@ -84,20 +83,17 @@ class ConstantDesign(Design):
         if m * n <= 4096 or len(row) > 0.25 * m * n:
             self._c = self._c.toarray()
 
-    def _of_strata(self, values):
-        """Sums over each stratum's rows."""
-        return self.segments.sum(values) if self.on_records else values
-
     def gram(self, weights):
         c = self._c.toarray() if sp.issparse(self._c) else self._c
-        return np.matmul(c.T * self._of_strata(weights)[:, None, :], c)
+        weights = self.segments.sum(weights) if self.on_records else weights
+        return np.matmul(c.T * weights[:, None, :], c)
 
     def matvec(self, theta):
         u = theta if self._identity else theta @ self._c.T
         return u[self.segments.index] if self.on_records else u
 
     def rmatvec(self, g):
-        g = self._of_strata(g)
+        g = self.segments.sum(g) if self.on_records else g
         return g if self._identity else g @ self._c
 
 

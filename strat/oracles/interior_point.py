@@ -114,10 +114,10 @@ class InteriorPoint:
 
         ``closed`` then tells whether the gap is closed.
         """
-        rows = self.rows
+        rows, stratum = self.rows, self.segments.index  # of the rows
         self._start(theta, slope)
         gap = self._gap()
-        last, size = CLOSED * gap, 2 * self._total(np.ones(self.c.shape))
+        last, size = CLOSED * gap, 2.0 * self.c.shape[1] * self.segments.counts[:, None]
         for _ in range(MOST):
             done = np.linalg.norm(self.slope + rows.back(rows.slopes(self.r))) <= tol
             if done or not np.any(gap > last):
@@ -127,10 +127,10 @@ class InteriorPoint:
             self.uneven = self.slope + rows.back(self.c)
             self.off = self.r - rows.delta * self.c - self.a + self.b
             predicted = self._direction(0.0, 0.0)
-            length = self._on_rows(self._length(predicted))
+            length = self._length(predicted)[stratum]
             # Centre as much as the predicted step fails to close the gap, and correct for its second order.
             left = self._gap(predicted, length)
-            mean = self._on_rows((left / np.maximum(gap, 1e-300)) ** 3 * gap / np.maximum(size, 1))
+            mean = ((left / np.maximum(gap, 1e-300)) ** 3 * gap / np.maximum(size, 1))[stratum]
             _, _, dc, da, db = predicted
             step = self._direction(mean + length**2 * da * dc, mean - length**2 * db * dc)
             if not np.isfinite(step[0]).all():
@@ -139,14 +139,6 @@ class InteriorPoint:
             gap = self._gap()
         self.closed = np.all(gap <= 1e3 * last)
         return self.theta
-
-    def _total(self, values):
-        """The sums over the rows of each of the strata that take steps of their own, (K, 1)."""
-        return self.segments.sum(values.sum(axis=1, keepdims=True))
-
-    def _on_rows(self, values):
-        """The strata's numbers repeated for their rows, (N, 1)."""
-        return values[self.segments.index]
 
     def _start(self, theta, slope):
         """Slopes in the middle of their intervals, and the multipliers that they ask for."""
@@ -181,11 +173,11 @@ class InteriorPoint:
         return np.minimum(1.0, BACK / np.maximum(self.segments.max(reached), 1e-300))[:, None]
 
     def _gap(self, step=(0.0,) * 5, length=0.0):
-        """Σ a (high − c) + b (c − low), after a step."""
+        """Σ a (high − c) + b (c − low), after a step, over the rows of each of the strata with steps of their own, (K, 1)."""
         _, _, dc, da, db = step
         upper = (self.a + length * da) * (self.above - length * dc)
         lower = (self.b + length * db) * (self.below + length * dc)
-        return self._total(upper + lower)
+        return self.segments.sum((upper + lower).sum(axis=1, keepdims=True))
 
     def _move(self, step, length):
         move, turn, dc, da, db = step
@@ -193,7 +185,7 @@ class InteriorPoint:
         self.theta += move
         self.slope += np.matmul(self.quadratic, move[..., None])[..., 0]
         self.slope += self.laplacian(move) if self.laplacian else 0.0
-        length = self._on_rows(length)
+        length = length[self.segments.index]
         self.r, self.c = self.r + length * turn, self.c + length * dc
         self.a, self.b = self.a + length * da, self.b + length * db
         self.above, self.below = self.above - length * dc, self.below + length * dc
