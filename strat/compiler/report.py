@@ -33,26 +33,24 @@ def piece_rows(program):
     """Rows (weight, piece, rule, argument, oracles) of the sum."""
     symbols, form = program.symbols, program.form
     binder = Binder(symbols, {}, {}, program.layout.n, None)
-    rows = [_atom_row(binder, form.at(terms), node) for node, terms in binder.atoms_of(form)]
+    rows = []
+    for node, terms in binder.atoms_of(form):
+        part, size, data = form.at(terms), node.forms[0].size, node.has_data
+        weights = {_weight(symbols, part.at(part.column == c)) for c in np.unique(part.column)}
+        count = "row" + "s" * (size != 1) if data else "entry" if size == 1 else "entries"
+        argument = f"{'record data' if data else 'no data'}, {size} {count}"
+        if data and node.rule.name == "Square" and not any(map(binder.atoms_of, node.forms)):
+            argument += ", Gram matrix if smaller"
+        smooth = first_kink(binder, [node]) is None
+        oracles = ["value", *["gradient"] * smooth, *["hvp"] * (smooth and node.rule.curved), "prox"]
+        weight = weights.pop() if len(weights) == 1 else "by row"
+        rows.append((weight, text(node.expression, 46), node.rule.name, argument, " ".join(oracles)))
     linear = [symbols.nodes[o].name for o in np.unique(symbols.owner(form.column[binder.kinds(form)[0]]))]
     if linear:
         what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"
         piece = "1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum"
         rows.append((*piece, "value gradient hvp prox"))
     return rows
-
-
-def _atom_row(binder, form, node):
-    weights = {_weight(binder.symbols, form.at(form.column == c)) for c in np.unique(form.column)}
-    size, data = node.forms[0].size, node.has_data
-    rows = "row" + "s" * (size != 1) if data else "entry" if size == 1 else "entries"
-    argument = f"{'record data' if data else 'no data'}, {size} {rows}"
-    if data and node.rule.name == "Square" and not any(map(binder.atoms_of, node.forms)):
-        argument += ", Gram matrix if smaller"
-    smooth = first_kink(binder, [node]) is None
-    oracles = ["value", *["gradient"] * smooth, *["hvp"] * (smooth and node.rule.curved), "prox"]
-    weight = weights.pop() if len(weights) == 1 else "by row"
-    return (weight, text(node.expression, 46), node.rule.name, argument, " ".join(oracles))
 
 
 def _weight(symbols, form):

@@ -241,7 +241,12 @@ def _from_matrix(labels, W):
         labels = node_labels(label_list(labels))
     except DataError as error:
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
-    W = _as_csr(_in_order(labels, W) if hasattr(W, "iloc") else W)
+    if hasattr(W, "iloc") and not type(W.index).__name__ == type(W.columns).__name__ == "RangeIndex":
+        # A DataFrame with the labels as names of its rows and columns is put into their order.
+        places = [{plain(label): k for k, label in enumerate(axis)} for axis in (W.index, W.columns)]
+        if len(W) == len(labels) and all(place.keys() == set(labels) for place in places):
+            W = W.iloc[tuple([place[label] for label in labels] for place in places)]
+    W = _as_csr(W)
     if W.shape != (len(labels), len(labels)):
         text = f"W has shape {W.shape}, but there are {len(labels):,} labels"
         raise GraphError(f"{text}. W must be square, with one row per label.")
@@ -289,15 +294,6 @@ def _from_edge_list(labels, i, j, w):
     if (i < j).any() and (i > j).any() and np.isin(i * K + j, j * K + i)[i != j].any():
         return _from_matrix(labels, sparse.coo_array((w, (i, j)), shape=(K, K)))
     return PriorGraph.from_terms(labels, *_checked(labels, i, j, w)[:3])
-
-
-def _in_order(labels, W):
-    """A DataFrame with its rows and columns in the order of the labels, where they have these as their names."""
-    places = [{plain(label): k for k, label in enumerate(axis)} for axis in (W.index, W.columns)]
-    unnamed = type(W.index).__name__ == type(W.columns).__name__ == "RangeIndex"
-    if unnamed or any(len(W) != len(labels) or place.keys() != set(labels) for place in places):
-        return W
-    return W.iloc[tuple([place[label] for label in labels] for place in places)]
 
 
 def _as_csr(W):

@@ -97,7 +97,12 @@ class BoundModel:
         elif w0 is None:
             w0, outside = prior_weights(self.prior, self.edges, self.model.scale if scale is None else scale)
         loss, regularizer = self._oracles(values)
-        problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, self._couple(values), outside)
+        couple = None  # weights of the coordinates in the distance: ones
+        if coupling.by_factor(self.base.couple) and self.model.graph is not None and not self.shared:
+            couple = coupling.on_edges(self.base, values, self.prior, *self.edges.ends)
+        elif self.base.couple:
+            couple = self.base.couple_weights(values)
+        problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, couple, outside)
         if not self.chunked:  # otherwise such a point has to be given
             records = replace(self.records, strata=self.strata)
             if loss is self._losses(values):  # otherwise the regularizer has joined it
@@ -134,13 +139,6 @@ class BoundModel:
         self.edges = EdgeList(self.prior.K, self.prior.i, self.prior.j)
         problem = self.problem(graph_regularizer=FixedGraph())
         return problem.scaled(point(problem, "lrsm")[0])
-
-    def _couple(self, values):
-        """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor; None for ones."""
-        if not coupling.by_factor(self.base.couple):
-            return self.base.couple_weights(values) if self.base.couple else None
-        prior = None if self.model.graph is None or self.shared else self.prior
-        return coupling.on_edges(self.base, values, prior, *self.edges.ends)
 
     def _oracles(self, values):
         """The loss, and the regularizer with the constraints; a smooth regularizer without a closed prox joins the loss."""

@@ -36,7 +36,7 @@ class Units:
             tied = np.where(tied > 0, tied, 1.0)
             sizes = np.where(sizes > 0, sizes, tied)
             self.by_cones = bool(np.any(tied > APART * sizes)) and problem.regularizer.has("cones")
-            self.unit = _power_of_two(1 / (sizes if self.by_cones else tied))
+            self.unit = 2.0 ** np.round(np.log2(1 / (sizes if self.by_cones else tied)))
         loss = self._loss(theta)
         # A tiny loss may be that of a perfect fit, a huge one that of a start far off.
         if not LOSSES[0] <= loss <= LOSSES[1]:
@@ -46,7 +46,7 @@ class Units:
         worth = loss / np.sqrt(np.prod(LOSSES))
         # The weights of a learned graph would be badly scaled where h is tiny in the objective's unit.
         if loss and not LOSSES[0] <= loss <= LOSSES[1] and worth <= APART * problem.graph_regularizer._weight:
-            self.worth = _power_of_two(worth)
+            self.worth = 2.0 ** np.round(np.log2(worth))
             self.unit = self.unit * self._size(theta, loss)
         if np.ndim(self.unit) or self.worth != 1:
             self.unit = np.broadcast_to(self.unit, problem.n).copy()
@@ -91,7 +91,3 @@ class Units:
     def outside(self, theta):
         """Parameters in the user's units."""
         return theta * self.unit
-
-
-def _power_of_two(value):
-    return 2.0 ** np.round(np.log2(value))
