@@ -28,9 +28,6 @@ class RecordLabels:
     def __len__(self):
         return len(self.codes)
 
-    def __iter__(self):
-        return iter(self.tolist())
-
     def tolist(self):
         """One label per record."""
         return [self.values[code] for code in self.codes.tolist()]
