@@ -26,13 +26,9 @@ def label_codes(program, values, records):
     0 and 1. `values` are hyperparameters by name, and `records` arrays, of which only matrices matter; the codes do not depend
     on them and are kept.
     """
-    if program not in _KNOWN:
-        labels = [i for i, p in enumerate(program.data) if p.ndim < 2]
-        _KNOWN[program] = _found(program, values, records, labels) if labels else {}
-    return _KNOWN[program]
-
-
-def _found(program, values, records, labels):
+    labels = [i for i, p in enumerate(program.data) if p.ndim < 2]
+    if program in _KNOWN or not labels:
+        return _KNOWN.get(program, {})
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(DIRECTIONS, program.layout.n))
     directions[::2] = np.abs(directions[::2])  # all scores of a softmax fall together
@@ -67,6 +63,7 @@ def _found(program, values, records, labels):
                 kind = "signs"
         if kind is not None and (vector or kind != "one-hot"):
             found[i] = kind
+    _KNOWN[program] = found
     return found
 
 
