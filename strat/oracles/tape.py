@@ -16,14 +16,9 @@ class Inner:
 
     def __init__(self, node, component, row, values, m):
         self.node, self.component, self.row, self.values, self.m = node, component, row, values, m
-        #: Whether each entry of the form has one term.
+        #: Whether each entry of the form has one term, and what adds up the terms of each, (terms, m).
         self.each = len(row) == m and np.array_equal(row, np.arange(m))
-
-    @cached_property
-    def spread(self):
-        """Adds up the terms of each entry: (terms, m)."""
-        terms = np.arange(len(self.row))
-        return sp.csr_array((np.ones(len(terms)), (terms, self.row)), shape=(len(terms), self.m))
+        self.spread = None if self.each else sp.eye_array(m, format="csr")[row]
 
     def push(self, out):
         """(R, node size) to (R, m)."""
