@@ -108,8 +108,7 @@ class ScikitLearnModel(BaseEstimator):
 
     def __sklearn_clone__(self):
         cloned = super().__sklearn_clone__()
-        if self._values:
-            cloned._values = copy.deepcopy(self._values)
+        cloned._values = copy.deepcopy(self._values)
         return cloned
 
     def __sklearn_tags__(self):
