@@ -96,8 +96,7 @@ class BaseModel(Shown):
         self.predict = None if predict is None else as_expression(predict, "predict")
         self.predict_program = None
         if self.predict is not None:
-            foreign = [v.name() for v in self.predict.variables() if v.id not in variables]
-            if foreign:
+            if foreign := [v.name() for v in self.predict.variables() if v.id not in variables]:
                 raise DeclarationError(
                     f"predict uses the variable {foreign[0]}, which the loss and regularizer do not have."
                 )

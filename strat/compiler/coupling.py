@@ -21,8 +21,7 @@ def declared(couple, variables):
     if not isinstance(couple, dict):
         couple = [names.get(v, v) if isinstance(v, str) else v for v in couple]
         coupled = {getattr(v, "id", None): v for v in couple}
-        unknown = [v for key, v in coupled.items() if key not in variables]
-        if unknown:
+        if unknown := [v for key, v in coupled.items() if key not in variables]:
             raise DeclarationError(f"couple holds {unknown[0]}, which is not a variable of the model.")
         return {name: 0.0 for name, v in names.items() if v.id not in coupled}
     for key, weight in couple.items():

@@ -174,8 +174,7 @@ class Program(Shown):
     def hyperparameter_values(self, given=None):
         """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own."""
         found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
-        missing = [p.name() for p, value in found if value is None]
-        if missing:
+        if missing := [p.name() for p, value in found if value is None]:
             one, names = len(missing) == 1, ", ".join(missing)
             have = "has no value and is" if one else "have no values and are"
             raise DeclarationError(

@@ -68,8 +68,7 @@ def _harmonic(model, theta, new, graph, scale):
         return sparse.csr_array(upper + upper.T)
 
     component = connected_components(matrix(weight), directed=False)[1]
-    alone = [new[k] for k in np.flatnonzero(~np.isin(component[K:], component[:K]))]
-    if alone:
+    if alone := [new[k] for k in np.flatnonzero(~np.isin(component[K:], component[:K]))]:
         raise GraphError(
             f"unseen: no edge leads from {some_of(alone)} to a stratum of the model. Give a graph that has such edges, "
             f'unseen=graph, or take the common model, unseen="common".'

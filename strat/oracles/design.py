@@ -65,7 +65,8 @@ class Design:
         if values.shape[0] and self.columns.size:
             sparse = sp.issparse(values)
             squares = values.multiply(values).sum(axis=0) if sparse else np.einsum("rt,rt->t", values, values)
-            np.maximum.at(out, self.columns, np.sqrt(np.ravel(squares) / values.shape[0]))
+            for row in np.atleast_2d(self.columns):
+                np.maximum.at(out, row, np.sqrt(np.ravel(squares) / values.shape[0]))
         return out
 
 

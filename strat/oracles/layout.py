@@ -30,8 +30,7 @@ class Layout:
                 )
             theta = {next(iter(self.shapes)): theta}
         self.check_names(theta)
-        missing = [name for name in self.shapes if name not in theta]
-        if missing:
+        if missing := [name for name in self.shapes if name not in theta]:
             raise ShapeError(f"no value was given for the variable {missing[0]!r}; give a (K, *shape) array.")
         arrays = {name: _numbers(name, theta[name]) for name in self.shapes}
         counts = {a.shape[0] if a.ndim else None for a in arrays.values()}
@@ -46,8 +45,7 @@ class Layout:
 
     def check_names(self, theta):
         """Raise OptionError for a name that is not a variable."""
-        unknown = [name for name in theta if name not in self.shapes]
-        if unknown:
+        if unknown := [name for name in theta if name not in self.shapes]:
             names = ", ".join(self.shapes)
             raise OptionError(f"{unknown[0]!r} is not a variable of the model; its variables are {names}.")
 

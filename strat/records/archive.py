@@ -62,11 +62,9 @@ def read_archive(path, legacy=False):
         except Exception as error:
             raise ValueError("it is not an archive of arrays, or a damaged one") from error
     there = {} if legacy and not written else {name: fingerprint(array) for name, array in arrays.items()}
-    changed = [name for name in {**written, **there} if written.get(name) != there.get(name)]
-    if changed:
+    if changed := [name for name in {**written, **there} if written.get(name) != there.get(name)]:
         raise ValueError(f"it was changed after it was written, at {changed[0]!r} ({len(changed)} in all)")
-    foreign = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
-    if foreign:
+    if foreign := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise ValueError(f"its entry {foreign[0]!r} is not an array")
     return arrays
 

@@ -28,6 +28,9 @@ class RecordLabels:
     def __len__(self):
         return len(self.codes)
 
+    def __iter__(self):
+        return iter(self.tolist())
+
     def tolist(self):
         """One label per record."""
         return [self.values[code] for code in self.codes.tolist()]
@@ -111,8 +114,7 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
     # Whether a list that cannot be labels, one per record, names some columns of the frame.
     some = texts and not set(getattr(frame, "columns", ())).isdisjoint(strata) and len(strata) != len(frame)
     if columns is not None:
-        repeated = [name for name in columns if list(frame.columns).count(name) > 1]
-        if repeated:
+        if repeated := [name for name in columns if list(frame.columns).count(name) > 1]:
             raise DataError(f"strata: {repeated[0]!r} names more than one column of X. Rename them.")
         strata = frame[columns] if len(columns) > 1 else frame[columns[0]]
     elif isinstance(strata, str | bytes) or some:
@@ -219,8 +221,7 @@ def _factorize(labels):
             ) from None
     if all_plain(table):
         return RecordLabels(list(table), codes)
-    missing = [code for label, code in table.items() if is_missing(label)]
-    if missing:
+    if missing := [code for label, code in table.items() if is_missing(label)]:
         rows = np.flatnonzero(np.isin(codes, missing))
         others = f" (and {len(rows) - 1:,} more)" if len(rows) > 1 else ""
         raise DataError(

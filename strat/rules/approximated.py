@@ -58,8 +58,7 @@ def approximations(*expressions):
 
 def refuse_approximations(*expressions):
     """Raise NoOracleError where a cone program would hold an approximation."""
-    names = approximations(*expressions)
-    if names:
+    if names := approximations(*expressions):
         raise NoOracleError(
             f"CVXPY writes {' and '.join(names)} as an approximation of other atoms, so that there is no cone program of it. "
             f"Fit it with strat.NewtonCG() or strat.MAPG(), which have the exact function."

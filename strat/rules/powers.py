@@ -92,10 +92,8 @@ class PowerRule(Elementwise):
                 raise NoOracleError(f"the exponent of {e} is record data, not a number or hyperparameter.")
             return walker.apply(cls(p=None), [u], e.shape, e)
         p = float(order.array())
-        if p == 0:
-            return forms.constant(np.ones(e.shape))
-        if p == 1:
-            return u
+        if p in (0, 1):
+            return u if p == 1 else forms.constant(np.ones(e.shape))
         return square(walker, u, e) if p == 2 else walker.apply(cls(p=p), [u], e.shape, e)
 
     def value(self, u, less=0):

@@ -113,7 +113,7 @@ def compare(
             seeds, rows = range(random_state, random_state + splits), np.arange(len(sample))
             splits = [train_test_split(rows, test_size=test_size, random_state=seed) for seed in seeds]
         parts = [(sample.part(a), sample.part(b)) for a, b in sample.splits(splits)]
-    strata = in_order(dict.fromkeys(label for pair in parts for part in pair for label in part.labels.values))
+    strata = in_order(dict.fromkeys(label for pair in parts for part in pair for label in part.labels))
     todo = product(zip(parts, seeds, strict=False), models.items())
     jobs = (delayed(_run)(n, seed, with_strata(m, strata), *pair, metrics) for (pair, seed), (n, m) in todo)
     runs, notes = [], []
@@ -128,8 +128,8 @@ def compare(
 
 def _run(name, seed, model, train, test, metrics):
     """Fit one model to one split and measure it."""
-    seen, run = set(train.labels.values), {"model": name, "seed": seed, "status": "failed", "objective": None}
-    unseen = np.flatnonzero([label not in seen for label in test.labels.tolist()])
+    seen, run = set(train.labels), {"model": name, "seed": seed, "status": "failed", "objective": None}
+    unseen = np.flatnonzero([label not in seen for label in test.labels])
     run |= {"error": None, "values": {}, "unseen": len(unseen)}
     parts = {"test": test, "train": train, **({"unseen": test.part(unseen)} if len(unseen) else {})}
 

@@ -47,11 +47,10 @@ class Preconditioner:
         `rest`, blocks that are not read-only hold their inverses afterwards.
         """
         self.exact, self.rest = False, None
-        if blocks is not None and free.mask is not None and self._is_narrow:
-            exact = self._banded(free, blocks, bend, diagonal)
-            self.exact = exact is not None
-            if self.exact:
-                return exact
+        narrow = blocks is not None and free.mask is not None and self._is_narrow
+        if narrow and (exact := self._banded(free, blocks, bend, diagonal)):
+            self.exact = True
+            return exact
         limit = WEAK[blocks is None] * 2 * self.edges.count / self.edges.K
         if self.edges.all_pairs:  # of all pairs few may have a weight
             limit = ALL_PAIRS[blocks is None]
