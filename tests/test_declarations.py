@@ -131,7 +131,7 @@ WRONG = {
         "smoothing .* not -1.0": lambda: model(smoothing=-1.0),
         "smoothing .* not 'auto'": lambda: model(smoothing="auto"),
         "smoothing .* not inf": lambda: model(smoothing=np.inf),
-        r"couple\['theta'\] has shape \(2,\)": lambda: weights(theta=[1.0, 2.0]),
+        r"couple\['theta'\] must be .* shape \(3,\), not \[1": lambda: weights(theta=[1.0, 2.0]),
         "must be finite and at least 0": lambda: weights(theta=-1.0),
         "tau of losses.pinball must be a number between 0 and 1": lambda: losses.pinball(y, b, 1.5),
         "but it is 'high'": lambda: losses.pinball(y, b, "high"),

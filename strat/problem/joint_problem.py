@@ -106,13 +106,9 @@ class JointProblem:
         """The nearest point in the regularizer's domain: its prox with a step too short to follow a slope, in any units."""
         return self.prox(theta, PROJECTION / self.sizes.max(initial=1.0) ** 2)
 
-    def halved(self, theta):
-        """theta in coordinates where half the distance is Euclidean."""
-        return math.sqrt(0.5) * self.scaled(theta)
-
     def half_distances(self, theta):
         """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""
-        return self.edges.distances(self.halved(theta))
+        return self.edges.distances(math.sqrt(0.5) * self.scaled(theta))
 
     @np.errstate(all="ignore")
     def inside(self, theta):
@@ -274,8 +270,11 @@ class Point:
 
     def differentiate_w(self):
         """Compute the smooth part's gradient over the edges, which does not depend on the loss."""
-        ends = self.graph_oracle.split_gradient(self.w_gradient)
-        self.problem.edges.add_ends(ends, self.w_gradient, self.problem.halved(self.theta))
+        ends, halved = (
+            self.graph_oracle.split_gradient(self.w_gradient),
+            math.sqrt(0.5) * self.problem.scaled(self.theta),
+        )
+        self.problem.edges.add_ends(ends, self.w_gradient, halved)
         return self
 
     def residual(self):
