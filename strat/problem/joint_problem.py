@@ -270,11 +270,8 @@ class Point:
 
     def differentiate_w(self):
         """Compute the smooth part's gradient over the edges, which does not depend on the loss."""
-        ends, halved = (
-            self.graph_oracle.split_gradient(self.w_gradient),
-            math.sqrt(0.5) * self.problem.scaled(self.theta),
-        )
-        self.problem.edges.add_ends(ends, self.w_gradient, halved)
+        ends = self.graph_oracle.split_gradient(self.w_gradient)
+        self.problem.edges.add_ends(ends, self.w_gradient, math.sqrt(0.5) * self.problem.scaled(self.theta))
         return self
 
     def residual(self):

@@ -93,9 +93,9 @@ def solve(
     if best.status == "converged" and problem.empty is not None:
         theta = rejoined(problem, best) if problem.learned else None
         if theta is not None:
-            w = graph_step(problem, theta).w
             options = {"score": score, "fingerprint": fingerprint, "init": best.init, "started": started}
-            best = min(best, solver._run(problem, theta, w, **options), key=lambda result: result.objective)
+            again = solver._run(problem, theta, graph_step(problem, theta).w, **options)
+            best = again if again.objective < best.objective else best
         before = time.perf_counter()
         with limit(), suppress(NoOracleError, OutOfTime):  # what was reached counts
             fill(problem, best, solver.tol, default_solver)
