@@ -50,10 +50,11 @@ def stacked(e, walker, binder, theta, leaves):
         q = np.broadcast_to(binder.values(form.at(rest)).reshape(-1), segments.N)
         if not variable.any():
             return cp.Constant(q)
-        column = segments.index[:, None] * binder.n + binder.flat(part.column)
-        values = np.broadcast_to(dense(binder.terms(part)), column.shape)
-        places = np.repeat(np.arange(segments.N), column.shape[1]), column.ravel()
-        return sp.csr_array((values.ravel(), places), (segments.N, theta.size)) @ theta + q
+        terms = binder.terms(part)
+        terms = np.broadcast_to(dense(terms), (segments.N, terms.shape[1])) if terms.shape[0] == 1 else terms
+        row, k = (terms := sp.coo_array(terms)).coords
+        places = row, segments.index[row] * binder.n + binder.flat(part.column)[k]
+        return sp.csr_array((terms.data, places), (segments.N, theta.size)) @ theta + q
     args = [stacked(a, walker, binder, theta, leaves) for a in e.args]
     if e.size > 1 or any(a is None for a in args):
         return None

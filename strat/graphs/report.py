@@ -19,8 +19,8 @@ from strat.records.tables import Shown
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Largest spread of a collapsed model, and of each of its parameters relative to its own mean size: those near 0 vary more.
-COLLAPSED, OWN = 0.01, 0.05
+#: Largest spread of a collapsed model, and how much higher its records' losses may be at the mean parameters, relative.
+COLLAPSED, HIGHER = 0.01, 0.05
 
 
 @dataclass(repr=False)
@@ -60,7 +60,8 @@ class GraphReport(Shown):
         Of a model fitted here, degree / (degree + curvature of the stratum's own loss), the mean over its parameters: 0
         where the records decide, 1 where the neighbours do.
     collapsed : bool or None
-        Of a fitted model, whether the spread is at most 1 %, and no parameter's own is above 5 % of its mean size.
+        Of a fitted model, whether the spread is at most 1 %, and the records' losses, where they are known, are at most 5 %
+        higher at the mean parameters.
 
     Examples
     --------
@@ -225,16 +226,20 @@ def relative_spread(theta):
     return float(np.median(distances) / np.linalg.norm(mean)) if mean.any() else None, distances
 
 
-def has_collapsed(theta):
-    """Whether the spread is small, and that of each parameter relative to its own size, as a large one would decide alone."""
-    size, off = np.abs(theta).mean(axis=0), np.abs(theta - theta.mean(axis=0))
-    own = np.median(off, axis=0) / np.where(size > 0, size, 1.0)
-    return bool((relative_spread(theta)[0] or 0.0) <= COLLAPSED and own.max() <= OWN)
+def has_collapsed(theta, loss):
+    """Whether the spread is small and the losses are hardly higher at the mean: in raw units a large intercept hides slopes."""
+    spread = relative_spread(theta)[0]
+    if spread is None or spread > COLLAPSED or loss is None:
+        return spread is not None and spread <= COLLAPSED
+    apart, alike = (
+        float(np.sum(loss.value(t))) for t in (theta, np.tile(theta.mean(axis=0), (len(theta), 1)))
+    )
+    return alike - apart <= HIGHER * abs(apart)
 
 
 def _of_model(model, edges, w):
     """How far the parameters are from each other, and whether records or neighbours decide them."""
-    theta, records, reliance = model._flat(), getattr(model, "_training", None), None
+    theta, records, reliance, loss = model._flat(), getattr(model, "_training", None), None, None
     if records is not None:
         bind = model.base.loss_program.bind_records
         loss = bind(records.arrays, records.strata, records.weight, model.values)
@@ -247,7 +252,12 @@ def _of_model(model, edges, w):
             total = pull + np.maximum(curvature, 0.0)
             reliance = np.divide(pull, total, out=np.zeros(theta.shape), where=total > 0).mean(axis=1)
     spread, distances = relative_spread(theta)
-    return {"spread": spread, "distances": distances, "reliance": reliance, "collapsed": has_collapsed(theta)}
+    return {
+        "spread": spread,
+        "distances": distances,
+        "reliance": reliance,
+        "collapsed": has_collapsed(theta, loss),
+    }
 
 
 def _range(values):

@@ -33,7 +33,7 @@ def rejoined(problem, result):
                 np.argsort(weight[front], kind="stable")
             ]  # the strongest edge of a stratum is its last
             theta[i[front]], lost[i[front]] = theta[j[front]], False
-    return theta
+    return None if np.array_equal(theta, result.theta) else theta
 
 
 def fill(problem, result, tol, choose):

@@ -91,18 +91,39 @@ def solve(
         if result.status == "interrupted":
             break
     if best.status == "converged" and problem.empty is not None:
-        theta = rejoined(problem, best) if problem.learned else None
-        if theta is not None:
-            options = {"score": score, "fingerprint": fingerprint, "init": best.init, "started": started}
-            again = solver._run(problem, theta, graph_step(problem, theta).w, **options)
-            best = again if again.objective < best.objective else best
         before = time.perf_counter()
         with limit(), suppress(NoOracleError, OutOfTime):  # what was reached counts
+            if problem.learned:
+                best = _again(problem, solver, best, score, started)
             fill(problem, best, solver.tol, default_solver)
         best.seconds += time.perf_counter() - before
     best.starts = tried
     best.seconds = time.perf_counter() - started if n_starts > 1 else best.seconds
     return best
+
+
+def _again(problem, solver, first, score, started):
+    """The result of a joint fit, or that of another from there with all strata joined to records, if this is better."""
+    theta = rejoined(problem, first)
+    if theta is None:
+        return first
+    solver = copy.copy(solver)
+    solver.checkpoint = None  # that of the first
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        w = graph_step(problem, theta).w
+        again = solver._run(problem, theta, w, score=score, init=first.init, started=started)
+    if again.status == "interrupted":
+        first.status = again.status
+    keys = [r.objective if score is None else score(r.theta) for r in (first, again)]
+    if again.status not in ("converged", "early_stopped") or keys[1] >= keys[0] - ROUNDING * (
+        1 + abs(keys[0])
+    ):
+        return first
+    again.history = first.history + [min(f, first.objective) for f in again.history[1:]]
+    again.history_seconds = first.history_seconds + again.history_seconds[1:]
+    again.iterations, again.seconds = again.iterations + first.iterations, first.seconds
+    again.factorizations += first.factorizations
+    return again
 
 
 def point(problem, start, seed=0, limit=nullcontext):
