@@ -20,6 +20,7 @@ Y = (X * TRUE[STRATA]).sum(axis=1) + 0.3 * RNG.normal(size=N)
 TARGETS = {"real": Y, "sign": np.sign(Y), "count": RNG.poisson(np.exp(0.3 * Y)).astype(float)}
 
 w, x, y = cp.Variable(P, name="w"), cp.Parameter(P, name="x"), cp.Parameter(name="y")
+b = cp.Variable(name="b")
 LOSSES = {
     "squares": (cp.square(y - x @ w), "real"),
     "logistic": (cp.logistic(-y * (x @ w)), "sign"),
@@ -68,8 +69,7 @@ def test_programs_with_sparse_bounds():
 
 def test_narrow_smoothed_kinks_beside_an_intercept(tmp_path):
     """Too few records have curvature at once to tell how far the columns are from 0."""
-    b, path = cp.Variable(name="b"), tmp_path / "fit"
-    loss = strat.losses.pinball(y, x @ w + b, 0.8)
+    loss, path = strat.losses.pinball(y, x @ w + b, 0.8), tmp_path / "fit"
     base = strat.BaseModel(loss, 0.1 * cp.norm1(w), data=(x, y), smoothing=0.01)
 
     def fitted(solver=strat.Cone, **options):
@@ -84,7 +84,7 @@ def test_narrow_smoothed_kinks_beside_an_intercept(tmp_path):
 
 def test_fits_of_many_iterations_end_by_programs():
     points, z = np.random.default_rng(0).normal(size=(45, P)), np.repeat(np.arange(15), 3)
-    loss = cp.power(cp.abs(y - x @ w - cp.Variable(name="b")), 1.5)
+    loss = cp.power(cp.abs(y - x @ w - b), 1.5)
     model = strat.lrsm(strat.BaseModel(loss, 1e-3 * cp.norm1(w), data=(x, y)), strat.graphs.path(15, 1e-3))
     result = model.fit(points, points[:, 0] + points[:, 1] ** 2, strata=z).result_
     assert result.status == "converged" and 128 < result.iterations < 150
@@ -170,7 +170,6 @@ def test_fits_in_several_threads_share_nothing_that_changes():
 
 
 def test_columns_far_from_zero_do_not_change_a_fit_with_kinks():
-    b = cp.Variable(name="b")
     base = strat.BaseModel(cp.abs(y - x @ w - b), data=(x, y), couple={b: 0})
 
     def objective(offset):
@@ -182,8 +181,6 @@ def test_columns_far_from_zero_do_not_change_a_fit_with_kinks():
 
 @pytest.mark.parametrize("column, label", [(1e-9, 1.0), (1.0, 1e8), (1e-9, 1e8)])
 def test_bounds_do_not_set_the_units_of_a_fit_with_kinks(column, label):
-    b = cp.Variable(name="b")
-
     def objective(c, u):
         r = (y - x @ w - b) / u
         box = [w <= 0.25 * u / c, w >= -0.25 * u / c]
@@ -196,7 +193,7 @@ def test_bounds_do_not_set_the_units_of_a_fit_with_kinks(column, label):
 @pytest.mark.parametrize("loss, seed, orders", [("pinball", 3, 6), ("hinge", 4, 4), ("hinge", 4, 6)])
 def test_weights_of_many_sizes_leave_fits_with_kinks_exact(loss, seed, orders):
     rng, t, u = np.random.default_rng(seed), cp.Variable(2, name="t"), cp.Parameter(2, name="u")
-    z, m = rng.choice(4, 50, p=[0.7, 0.2, 0.08, 0.02]), u @ t + cp.Variable(name="b")
+    z, m = rng.choice(4, 50, p=[0.7, 0.2, 0.08, 0.02]), u @ t + b
     raw = np.column_stack([rng.integers(18, 90, 50), rng.integers(1990, 2027, 50)]).astype(float)
     real = raw[:, 0] * 50 + rng.normal(size=50) * 300
     sign = np.sign(raw[:, 0] - 55 + rng.normal(size=50) * 15 + 0.01)
@@ -221,7 +218,6 @@ def test_right_sides_far_above_theta_s_part_are_not_taken_for_constraints_that_c
 
 
 def test_huber_losses_that_are_straight_at_the_start_are_fitted_beside_a_compound():
-    b = cp.Variable(name="b")
     base = strat.BaseModel(cp.huber(y + 50 - x @ w - b, 0.1), cp.norm(w, 2), data=(x, y))
     model = strat.separate(base).fit(X, Y, strata=STRATA)
     best = model.to_cvxpy().solve(solver=cp.CLARABEL)
@@ -242,7 +238,6 @@ def test_a_prox_that_fails_loses_no_fit(monkeypatch):
 
 
 def test_columns_of_any_size_do_not_change_a_smooth_fit_with_constraints():
-    b = cp.Variable(name="b")
     r = y - x @ w - b
 
     def result(column, offset, unit):
@@ -270,17 +265,10 @@ def test_edges_of_any_strength_leave_labels_far_from_zero_what_they_are(graph, w
 
 @pytest.mark.parametrize("seed", range(4))
 def test_constraints_that_are_held_without_force_in_strata_without_records(seed):
-    rng, w, x, y = (
-        np.random.default_rng(seed),
-        cp.Variable(3, name="w"),
-        cp.Parameter(3, name="x"),
-        cp.Parameter(name="y"),
-    )
+    rng, w, x = np.random.default_rng(seed), cp.Variable(3, name="w"), cp.Parameter(3, name="x")
     bound = [cp.quad_form(w, np.diag([1.0, 2.0, 3.0])) <= 0.05]
     base = strat.BaseModel(cp.square(y - x @ w), data=(x, y), constraints=bound)
     X, Y, z = rng.standard_normal((12, 3)), rng.standard_normal(12), np.arange(12) % 2
-    found = strat.lrsm(base, strat.graphs.path(3)).fit(X, Y, strata=z)
+    found = strat.lrsm(base, strat.graphs.path(3)).fit(X, Y, strata=z).result_
     exact = strat.lrsm(base, strat.graphs.path(3), solver=strat.ADMM(tol=1e-9)).fit(X, Y, strata=z).result_
-    assert found.result_.status == "converged" and found.result_.objective == pytest.approx(
-        exact.objective, rel=1e-6
-    )
+    assert found.status == "converged" and found.objective == pytest.approx(exact.objective, rel=1e-6)
