@@ -132,6 +132,8 @@ WRONG = {
         "smoothing .* not 'auto'": lambda: model(smoothing="auto"),
         "smoothing .* not inf": lambda: model(smoothing=np.inf),
         r"couple\['theta'\] must be .* shape \(3,\), not \[1": lambda: weights(theta=[1.0, 2.0]),
+        r"couple\['theta'\] must be a number, .*not 'weak'": lambda: weights(theta="weak"),
+        r"couple\['theta'\] .*, not Variable": lambda: model(couple={theta: b}).couple_weights(),
         "must be finite and at least 0": lambda: weights(theta=-1.0),
         "tau of losses.pinball must be a number between 0 and 1": lambda: losses.pinball(y, b, 1.5),
         "but it is 'high'": lambda: losses.pinball(y, b, "high"),

@@ -1,5 +1,7 @@
 """Arguments that are nearly right: each is refused by name, or does what it says."""
 
+from functools import partial
+
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -27,11 +29,12 @@ def declared(regularizer=None, **options):
     return strat.BaseModel(cp.square(y - x @ theta - b), regularizer, data=(x, y), **options)
 
 
-BASE = declared()
+BASE, XYZ = declared(), (X, Y, Z)
+lrsm = partial(strat.lrsm, BASE, PATH)
 
 
 def test_init_may_give_some_variables_only():
-    model = strat.lrsm(BASE, PATH, solver=strat.NewtonCG(max_iter=0))
+    model = lrsm(solver=strat.NewtonCG(max_iter=0))
     with pytest.warns(strat.ConvergenceWarning):
         model.fit(X, Y, strata=Z, init={"theta": {"b": np.arange(4.0)}})
     assert np.array_equal(model.theta_["b"], np.arange(4.0)) and not model.theta_["theta"].any()
@@ -40,14 +43,14 @@ def test_init_may_give_some_variables_only():
 def test_a_search_says_that_the_complete_graph_is_left_out(monkeypatch):
     for module in ("search", "candidates"):
         monkeypatch.setattr(f"strat.selection.{module}.MOST_COMPLETE", 3)
-    found = strat.search(strat.lrsm(BASE, PATH), {"scale": [1.0]}, train=(X, Y, Z), folds=2)
+    found = strat.search(lrsm(), {"scale": [1.0]}, train=XYZ, folds=2)
     assert "complete graph" not in {row["candidate"] for row in found.table}
     assert any("the complete graph is left out: with 4 strata" in note for note in found.notes)
     assert "the complete graph is left out" in str(found)
 
 
 def fitted(model=None, data=(X, Y), z=Z, **options):
-    return (model or strat.lrsm(BASE, PATH)).fit(*data, strata=z, **options)
+    return (model or lrsm()).fit(*data, strata=z, **options)
 
 
 FRAME = pd.DataFrame({"remainder__sex": ["f", "m"] * 20, "u": X[:, 0], "v": X[:, 1]})
@@ -56,7 +59,8 @@ NARROW = NAMED[["sex", "u"]]
 SEXES = strat.graphs.path(["f", "m"])
 OTHER = cp.Parameter(nonneg=True, name="lam", value=1.0)
 COEF, ONE_HOT = cp.Variable((2, 3), name="scores"), cp.Parameter(3, name="one_hot")
-LRSM, NOWHERE = {"lrsm": strat.lrsm(BASE, PATH)}, strat.NewtonCG(checkpoint="none/fit.npz")
+LRSM, NOWHERE = {"lrsm": lrsm()}, strat.NewtonCG(checkpoint="none/fit.npz")
+EMPTY = strat.BaseModel(b - y * cp.log(b), constraints=[b <= -1], data=(y,))
 SOFTMAX = strat.BaseModel(strat.losses.softmax(ONE_HOT, x @ COEF), cp.sum_squares(COEF), data=(x, ONE_HOT))
 
 
@@ -71,7 +75,7 @@ def from_weights(W):
 #: What errors say, and what they say it of.
 REFUSED = {
     DataError: {
-        "fit needs 2 data arguments .*strata=": lambda: strat.lrsm(BASE, PATH).fit(X, Y, Z),
+        "fit needs 2 data arguments .*strata=": lambda: lrsm().fit(*XYZ),
         "no strata were given": lambda: fitted(z=None),
         "validation must hold the data arguments": lambda: fitted(validation=(X, Z)),
         "too large to compute with, in column 0 of record 0": lambda: fitted(data=(X * 1e80, Y)),
@@ -105,28 +109,18 @@ REFUSED = {
     OptionError: {
         r'init\["W"\] has shape \(\)': lambda: from_weights("half"),
         r'init\["W"\] is a graph, but it must be a matrix': lambda: from_weights(PATH),
-        "wrt has Variable.*nor a hyperparameter": lambda: strat.hypergradient(fitted(), (X, Y, Z), (theta,)),
+        "wrt has Variable.*nor a hyperparameter": lambda: strat.hypergradient(fitted(), XYZ, (theta,)),
         r"returns for this model, .*\(4, 2\).*not {}": lambda: fitted().coefficients(errors={}),
         r"returns for this model, .*not {'theta'": lambda: fitted().coefficients({"theta": X, "b": Y}),
-        r"couple\['theta'\] must be a number, .*not 'weak'": lambda: declared(
-            couple={theta: "weak"}
-        ).couple_weights(),
-        r"couple\['theta'\] .*, not Variable": lambda: declared(couple={theta: b}).couple_weights(),
-        "folds must be a whole number of at least 2, not 1": lambda: strat.search(
-            strat.lrsm(BASE, PATH), train=(X, Y, Z), folds=1
-        ),
-        "relax the constraints: no parameters": lambda: strat.separate(
-            strat.BaseModel(b - y * cp.log(b), constraints=[b <= -1], data=(y,))
-        ).fit(np.ones(40), strata=Z),
-        "base__lam must be": lambda: strat.lrsm(BASE, PATH).set_params(base__lam="a"),
-        "base__lam must be finite": lambda: strat.lrsm(BASE, PATH).set_params(base__lam=np.ones(3)),
-        "base__lam must": lambda: strat.lrsm(BASE, PATH).set_params(base__lam=np.nan),
-        "a folder that does not exist": lambda: fitted(strat.lrsm(BASE, PATH, solver=NOWHERE)),
-        "random_state must be a whole number": lambda: strat.compare(LRSM, data=(X, Y, Z), random_state=None),
+        "folds must be a whole number of at least 2, not 1": lambda: strat.search(lrsm(), train=XYZ, folds=1),
+        "relax the constraints: no parameters": lambda: strat.separate(EMPTY).fit(np.ones(40), strata=Z),
+        "base__lam must be": lambda: lrsm().set_params(base__lam="a"),
+        "base__lam must be finite": lambda: lrsm().set_params(base__lam=np.ones(3)),
+        "base__lam must": lambda: lrsm().set_params(base__lam=np.nan),
+        "a folder that does not exist": lambda: fitted(lrsm(solver=NOWHERE)),
+        "random_state must be a whole number": lambda: strat.compare(LRSM, data=XYZ, random_state=None),
         "given mu beside graph_regularizer=LogDet": lambda: strat.joint(BASE, PATH, LOG_DET, mu=0.5),
-        "lambda1 is a constant of a model that learns its graph.*joint.*scale=": lambda: strat.lrsm(
-            BASE, PATH, lambda1=1.0
-        ),
+        "lambda1 is a constant of a model that learns its graph.*joint.*scale=": lambda: lrsm(lambda1=1.0),
         "eta is a constant of a model that learns": lambda: strat.separate(BASE, eta=0.1),
         "sigma is a constant of a model that learns": lambda: strat.common(BASE, sigma=0.1),
         r"Entropy\(sigma=1.0\) has no constant lambda1": lambda: strat.entropy(BASE, PATH, lambda1=0.1),
