@@ -14,12 +14,8 @@ import strat
 from strat import graphs
 
 RNG = np.random.default_rng(0)
-theta, b, x, y = (
-    cp.Variable(2, name="theta"),
-    cp.Variable(name="b"),
-    cp.Parameter(2, name="x"),
-    cp.Parameter(name="y"),
-)
+theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
+x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
 PREDICT = x @ theta + b
 BASE = strat.BaseModel(cp.square(y - PREDICT), 0.1 * cp.sum_squares(theta), data=(x, y), predict=PREDICT)
 N = 120
@@ -29,14 +25,16 @@ GRAPH = graphs.path(4, weight=2.0)
 FRAME = pd.DataFrame(X, columns=["u", "v"])
 
 
+def squared_error(y, p):
+    return np.mean((y - p) ** 2)
+
+
 @pytest.mark.parametrize("label", [lambda k: pd.Timestamp(2020, 1 + k, 1), lambda k: f"2020-0{1 + k}"])
 def test_trees_number_unseen_dates_after_those_before(label):
     splits, means = [(np.flatnonzero(Z < 3), np.flatnonzero(Z == 3))], []
     for labels in (list(range(4)), [label(k) for k in range(4)]):
-        models = {
-            "lrsm": strat.lrsm(BASE, graphs.path(labels)),
-            "tree": DecisionTreeRegressor(random_state=0),
-        }
+        tree = DecisionTreeRegressor(random_state=0)
+        models = {"lrsm": strat.lrsm(BASE, graphs.path(labels)), "tree": tree}
         means.append(strat.compare(models, data=(X, Y, [labels[k] for k in Z]), splits=splits).mean("tree"))
     assert means[0] == means[1]
 
@@ -52,17 +50,16 @@ def test_a_model_that_fails_on_a_split_is_not_the_best():
 
 
 def test_metrics_get_targets_in_the_shape_of_their_parameter():
-    metrics = {"loss": "loss", "mse": lambda y, p: np.mean((y - p) ** 2)}
+    models, metrics = {"l": strat.lrsm(BASE, GRAPH)}, {"loss": "loss", "mse": squared_error}
     for column in (Y[:, None], pd.DataFrame({"y": Y})):
-        table = strat.compare(
-            {"l": strat.lrsm(BASE, GRAPH)}, data=(X, column, Z), splits=KFold(3), metrics=metrics
-        )
+        table = strat.compare(models, data=(X, column, Z), splits=KFold(3), metrics=metrics)
         assert np.isclose(table.mean("l", "mse")[0], table.mean("l", "loss")[0])
 
 
 def test_other_models_check_columns_and_take_sparse_records():
     train, test = (FRAME[:80], Y[:80], Z[:80]), (FRAME[["v", "u"]][80:], Y[80:], Z[80:])
-    assert "v, u" in strat.compare({"l": strat.common(BASE), "r": Ridge()}, train, test).runs[1]["error"]
+    models = {"l": strat.common(BASE), "r": Ridge()}
+    assert "v, u" in strat.compare(models, train, test).runs[1]["error"]
     both = strat.blend(strat.lrsm(BASE, GRAPH), Ridge())
     with pytest.raises(Exception, match="not fitted yet"):
         both.predict(FRAME, strata=Z)
@@ -70,9 +67,7 @@ def test_other_models_check_columns_and_take_sparse_records():
         both.fit(*train[:2], strata=train[2]).predict(test[0], strata=test[2])
     with pytest.raises(strat.OptionError, match="the other model is <class"):
         strat.blend(strat.lrsm(BASE, GRAPH), Ridge)
-    dense, sparse = (
-        strat.compare({"l": strat.common(BASE), "r": Ridge()}, data=(a, Y, Z), splits=2) for a in (X, csr(X))
-    )
+    dense, sparse = (strat.compare(models, data=(a, Y, Z), splits=2) for a in (X, csr(X)))
     assert np.isclose(dense.mean("r"), sparse.mean("r")).all()
 
 
@@ -136,33 +131,27 @@ def test_chunks_and_data_go_apart_and_empty_partitions_are_left_out():
     table = table[table.t >= 40]
     model.fit(["u", "v"], "y", strata="z", chunks=table)
     assert model.theta_["b"] == pytest.approx(model.fit(X[40:], Y[40:], strata=Z[40:]).theta_["b"], abs=1e-5)
-    assert model.predict(table[["u", "v"]], strata=table["z"]).compute() == pytest.approx(
-        model.predict(X[40:], strata=Z[40:])
-    )
+    expected = model.predict(X[40:], strata=Z[40:])
+    assert model.predict(table[["u", "v"]], strata=table["z"]).compute() == pytest.approx(expected)
 
 
 def test_fits_without_a_minimum_from_labels_of_another_loss_end_with_a_result():
     rng, loss = np.random.default_rng(0), cp.logistic(PREDICT) - y * PREDICT
     z, records = rng.integers(3, size=60), rng.normal(size=(60, 2))
     labels = 1 + (records.sum(axis=1) + rng.normal(size=60) > 0)
-    model = strat.lrsm(
-        strat.BaseModel(loss, 0.1 * cp.sum_squares(theta), data=(x, y)), graphs.path(3, weight=2.0)
-    )
+    base = strat.BaseModel(loss, 0.1 * cp.sum_squares(theta), data=(x, y))
+    model = strat.lrsm(base, graphs.path(3, weight=2.0))
     with pytest.warns(strat.DataWarning), pytest.warns(strat.ConvergenceWarning):
         assert model.fit(records, labels, strata=z).result_.status == "max_iter"
 
 
 def test_processes_give_the_same_comparison_and_the_same_tuned_model():
-    models, metrics = (
-        {"l": strat.lrsm(BASE, GRAPH), "r": Ridge()},
-        {"mse": lambda y, p: np.mean((y - p) ** 2)},
-    )
+    models, metrics = {"l": strat.lrsm(BASE, GRAPH), "r": Ridge()}, {"mse": squared_error}
     one, two = (strat.compare(models, data=(X, Y, Z), splits=3, metrics=metrics, n_jobs=n) for n in (1, 2))
     assert [run["values"] for run in one.runs] == [run["values"] for run in two.runs]
     split = (X[:80], Y[:80], Z[:80]), (X[80:], Y[80:], Z[80:])
-    one, two = (
-        strat.tune(models["l"], *split, wrt=["scale", "W0"], candidates=["knn"], n_jobs=n) for n in (1, 2)
-    )
+    options = {"wrt": ["scale", "W0"], "candidates": ["knn"]}
+    one, two = (strat.tune(models["l"], *split, **options, n_jobs=n) for n in (1, 2))
     assert (one.choice, one.table[0]) == (two.choice, two.table[0])
     assert one.history == pytest.approx(two.history) and one.gain == pytest.approx(two.gain)
     with pytest.raises(strat.OptionError, match="n_jobs must be a number of processes"):
