@@ -71,8 +71,7 @@ def test_steep_edges_are_left(loss, best, start):
     init = None if start is None else {"theta": {"t": np.full(2, start)}}
     truth = [best(Y[:2]), best(Y[2:])]
     for model in (strat.lrsm(base, PAIR), strat.separate(base), strat.lrsm(base, PAIR, solver=strat.ADMM())):
-        result = model.fit(Y, strata=Z, init=init).result_
-        assert result.status == "converged"
+        assert model.fit(Y, strata=Z, init=init).result_.status == "converged"
         assert model.theta_["t"] == pytest.approx(truth, rel=1e-3)
     assert strat.common(base).fit(Y, strata=Z).theta_["t"] == pytest.approx([best(Y)] * 2, rel=1e-3)
 
@@ -80,22 +79,19 @@ def test_steep_edges_are_left(loss, best, start):
 @pytest.mark.parametrize("size", [0.1, 10.0])
 @pytest.mark.parametrize("loss", [cp.multiply(y, u) / 2 - cp.sqrt(u), -cp.entr(u) + cp.multiply(y - 1, u)])
 def test_steps_do_not_land_on_a_steep_edge(loss, size):
-    model = fitted(loss, constraints=[theta >= 0], init={"theta": {"theta": np.full((K, 3), size)}})
-    assert_optimal(model)
+    assert_optimal(fitted(loss, constraints=[theta >= 0], init={"theta": {"theta": np.full((K, 3), size)}}))
 
 
 def test_records_of_zeros_stay_at_a_steep_edge():
     data = X * (np.arange(N) % 7 > 0)[:, None]
     for loss in (cp.kl_div(u, y), -cp.entr(u) + cp.multiply(y - 1, u)):
-        model = fitted(loss, x=data)
-        assert_optimal(model)
+        assert_optimal(fitted(loss, x=data))
 
 
 def test_the_tip_of_a_quadratic_over_a_line_is_left():
     a = cp.Variable(name="a")
     base = strat.BaseModel(cp.quad_over_lin(theta, a) + cp.square(y - u) + a, data=(x, y))
-    model = strat.lrsm(base, CHAIN).fit(X, TARGETS, strata=STRATA)
-    assert_optimal(model)
+    assert_optimal(strat.lrsm(base, CHAIN).fit(X, TARGETS, strata=STRATA))
 
 
 @pytest.mark.parametrize("make", [strat.lrsm, strat.joint, strat.separate])
@@ -108,8 +104,7 @@ def test_no_infinite_slope_reaches_a_factorisation(make):
     ):
         base = strat.BaseModel(loss, regularizer, data=(y,))
         options = {"lambda1": 1.0, "lambda2": 0.1} if make is strat.joint else {}
-        model = make(base, CHAIN, **options).fit(TARGETS, strata=STRATA)
-        assert_optimal(model, 1e-5)
+        assert_optimal(make(base, CHAIN, **options).fit(TARGETS, strata=STRATA), 1e-5)
 
 
 COUNTS = np.where(TARGETS < 2, 0.0, TARGETS)
@@ -136,8 +131,7 @@ def test_a_fit_along_an_edge_is_resumed(tmp_path):
     path = tmp_path / "state.npz"
     fitted(loss, strat.AlternatingMinimization(tol=1e-9, max_iter=4, checkpoint=path), strat.joint, **data)
     again = strat.AlternatingMinimization(tol=1e-9, max_iter=8, checkpoint=path)
-    resumed = fitted(loss, again, strat.joint, **data)
-    assert np.array_equal(resumed.theta_["theta"], whole.theta_["theta"])
+    assert np.array_equal(fitted(loss, again, strat.joint, **data).theta_["theta"], whole.theta_["theta"])
 
 
 DOMAINS = {
@@ -163,30 +157,26 @@ def test_whatever_is_returned_is_inside(loss):
 def test_a_warm_start_is_moved_inside():
     base = strat.BaseModel(cp.square(t) - cp.log(t - y), data=(y,))
     model = strat.lrsm(base, PAIR, warm_start=True).fit(Y, strata=Z)
-    model.fit(Y + 10, strata=Z)
-    assert_optimal(model)
+    assert_optimal(model.fit(Y + 10, strata=Z))
 
 
 @pytest.mark.parametrize("loss", [DOMAINS["logarithm"], DOMAINS["power"], DOMAINS["nested"], cp.kl_div(u, y)])
 def test_cone_programs_find_first_points_too(loss, monkeypatch):
     monkeypatch.setattr(bound_model, "central_points", lambda loss, theta: [])
-    model = fitted(loss)
-    assert_optimal(model)
+    assert_optimal(fitted(loss))
 
 
 def test_a_regularizer_with_a_domain_of_its_own_has_a_first_point():
     base = strat.BaseModel(cp.square(y + u), 0.1 * cp.inv_pos(cp.sum(theta)), data=(x, y))
     far = RNG.normal(size=(N, 3))  # the losses' minimiser, (−1, −1, −1), is outside
-    model = strat.lrsm(base, CHAIN).fit(np.abs(far), np.abs(far).sum(axis=1), strata=STRATA)
-    assert_optimal(model)
+    assert_optimal(strat.lrsm(base, CHAIN).fit(np.abs(far), np.abs(far).sum(axis=1), strata=STRATA))
 
 
 @pytest.mark.parametrize("solver", [None, strat.NewtonCG(), strat.MAPG(), strat.ADMM(tol=1e-8)])
 @pytest.mark.parametrize("p", [3, 1.5])
 def test_minima_at_the_edge_of_a_regularizer_s_domain(p, solver):
     base = strat.BaseModel(cp.square(y + u), 0.1 * cp.power(cp.sum(theta), p), data=(x, y))
-    model = strat.lrsm(base, CHAIN, solver=solver).fit(X, TARGETS, strata=STRATA)
-    assert_optimal(model)
+    assert_optimal(strat.lrsm(base, CHAIN, solver=solver).fit(X, TARGETS, strata=STRATA))
 
 
 def test_the_error_about_first_points_names_a_piece_and_a_record():
@@ -256,8 +246,7 @@ def test_the_time_of_what_is_inside_is_that_of_what_is_around_it():
 def test_admm_takes_newton_steps_on_steep_losses_of_records():
     theta, x, v = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="v")
     base = strat.BaseModel(-cp.sqrt(x @ theta + 1) + cp.square(v - x @ theta), data=(x, v))
-    rng = np.random.default_rng(0)
-    X = np.abs(rng.normal(size=(20, 2)))
+    X = np.abs(np.random.default_rng(0).normal(size=(20, 2)))
     model = strat.lrsm(base, strat.graphs.path(2), solver=strat.ADMM(tol=1e-8))
     assert_optimal(model.fit(X, X @ [1.0, 2.0], strata=np.arange(20) % 2))
 
@@ -265,11 +254,9 @@ def test_admm_takes_newton_steps_on_steep_losses_of_records():
 @pytest.mark.parametrize("loss", POLES.values(), ids=POLES)
 @pytest.mark.parametrize("size", [None, 1e-9])
 def test_starts_next_to_a_pole_are_left(loss, size):
-    penalty = 0.3 * cp.normNuc(S) + 0.2 * cp.norm1(S)
-    base = strat.BaseModel(loss + cp.trace(A @ S), penalty, data=(A,))
+    base = strat.BaseModel(loss + cp.trace(A @ S), 0.3 * cp.normNuc(S) + 0.2 * cp.norm1(S), data=(A,))
     init = size and {"theta": {"S": np.tile(size * np.eye(3), (2, 1, 1))}}
-    model = strat.lrsm(base, strat.graphs.path(2)).fit(V, strata=np.arange(40) % 2, init=init)
-    assert_optimal(model, 1e-5)
+    assert_optimal(strat.lrsm(base, strat.graphs.path(2)).fit(V, strata=np.arange(40) % 2, init=init), 1e-5)
 
 
 def test_a_fit_that_has_left_a_pole_is_resumed(tmp_path):
