@@ -47,8 +47,7 @@ def ordinal(rows):
 
 def compared(loss, estimator, y, **options):
     train, test = parts(y)
-    models = {"own": lrsm(loss, **options), "other": estimator}
-    return strat.compare(models, train=train, test=test)
+    return strat.compare({"own": lrsm(loss, **options), "other": estimator}, train=train, test=test)
 
 
 def squares(m, X, y):

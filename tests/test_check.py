@@ -44,8 +44,7 @@ def test_data_are_drawn_that_make_the_loss_convex(loss):
 
 def test_nothing_of_the_users_changes():
     theta.value, x.value, lam = np.arange(3.0), None, cp.Parameter(nonneg=True, name="lam")
-    base = strat.BaseModel(cp.square(y - z), lam * cp.norm(theta, 2), data=(x, y))
-    assert base.check().ok
+    assert strat.BaseModel(cp.square(y - z), lam * cp.norm(theta, 2), data=(x, y)).check().ok
     np.testing.assert_array_equal(theta.value, np.arange(3.0))
     assert x.value is None and y.value is None and lam.value is None and b.value is None
     theta.value = None

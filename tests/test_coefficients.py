@@ -51,8 +51,7 @@ def test_columns_are_features_and_rows_strata():
     ],
 )  # fmt: skip
 def test_names_belong_to_what_multiplies_the_features(prediction, variables, X, names):
-    z = ["a", "b"] * 12
-    model = fitted(cp.square(Y_ - prediction), variables, graphs.path(["a", "b"]), X, z)
+    model = fitted(cp.square(Y_ - prediction), variables, graphs.path(["a", "b"]), X, ["a", "b"] * 12)
     table = model.coefficients()
     assert list(table.columns) == names and list(table.index) == ["a", "b"]
     assert np.array_equal(table.to_numpy()[0], np.concatenate([np.ravel(v) for v in model.at("a").values()]))

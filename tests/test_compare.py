@@ -97,8 +97,7 @@ def test_different_losses_are_ranked_with_a_warning(recwarn):
 
 
 def test_a_model_that_fails_is_a_row():
-    models = {"small": strat.lrsm(BASE, AGE), **MODELS}
-    table = strat.compare(models, data=(X, Y, Z), splits=2)
+    table = strat.compare({"small": strat.lrsm(BASE, AGE), **MODELS}, data=(X, Y, Z), splits=2)
     assert table.best() == "lrsm" and table.mean("small") == (None, None)
     frame = table.to_frame().set_index("model")
     assert frame.loc["small", "status"] == "failed"

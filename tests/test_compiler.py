@@ -295,8 +295,7 @@ def test_statistics_are_the_rows():
 def test_gram_values_stay_accurate_where_residuals_are_tiny(size):
     many = 1000
     X, truth = rng.normal(size=(many, 3)), size * rng.normal(size=3)
-    noise = 1e-3 * rng.normal(size=many)
-    target = X @ truth + noise
+    target = X @ truth + 1e-3 * rng.normal(size=many)
     oracle = strat.compile(cp.square(y - x @ theta), data=(x, y)).bind(X, target)
     assert any(isinstance(part, Quadratic) and part.H is not None for part in oracle.flat.parts)
     exact = ((target - X @ truth) ** 2).sum()

@@ -98,5 +98,4 @@ def test_the_page_of_the_api_lists_every_public_name():
 
 @pytest.mark.parametrize("module", ["strat", *MODULES])
 def test_examples_in_docstrings_run(module):
-    result = doctest.testmod(importlib.import_module(module), optionflags=FLAGS)
-    assert result.failed == 0
+    assert doctest.testmod(importlib.import_module(module), optionflags=FLAGS).failed == 0

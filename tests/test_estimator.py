@@ -190,22 +190,18 @@ def test_scales_multiply_the_edges_of_a_factor():
     graph = strat.graphs.grid(3, 2, name=("age", "sex"))
     z = [(k // 2, k % 2) for k in Z]
     scaled = strat.lrsm(mean(), graph, scale={"age": 3.0}).fit(Y, strata=z)
-    weights = strat.graphs.grid(3, 2, weight=(3.0, 1.0))
-    assert np.array_equal(scaled.W_, nx.to_numpy_array(weights))
+    assert np.array_equal(scaled.W_, nx.to_numpy_array(strat.graphs.grid(3, 2, weight=(3.0, 1.0))))
     with pytest.raises(strat.OptionError, match="height"):
         strat.lrsm(mean(), graph, scale={"height": 3.0}).fit(Y, strata=z)
 
 
 def test_couple_leaves_variables_out_of_the_distance():
-    theta, b = cp.Variable(name="theta"), cp.Variable(name="b")
-    y = cp.Parameter(2, name="y")
+    theta, b, y = cp.Variable(name="theta"), cp.Variable(name="b"), cp.Parameter(2, name="y")
     loss = cp.square(y[0] - theta) + cp.square(y[1] - b)
-    data = np.stack([Y, Y], axis=1)
-    graph = strat.graphs.path(range(K), weight=5.0)
+    data, graph = np.stack([Y, Y], axis=1), strat.graphs.path(range(K), weight=5.0)
     base = strat.BaseModel(loss, data=(y,), couple=(theta,))
     model = strat.lrsm(base, graph, solver=strat.MAPG(tol=1e-9)).fit(data, strata=Z)
-    means = np.array([Y[k == Z].mean() for k in range(K)])
-    assert np.allclose(model.theta_["b"], means, atol=1e-6)
+    assert np.allclose(model.theta_["b"], [Y[k == Z].mean() for k in range(K)], atol=1e-6)
     coupled = strat.lrsm(mean(), graph, solver=strat.MAPG(tol=1e-9)).fit(Y, strata=Z)
     assert np.allclose(model.theta_["theta"], coupled.theta_["mu"], atol=1e-6)
     half = strat.BaseModel(loss, data=(y,), couple={theta: 0.5, "b": 0})
@@ -236,8 +232,7 @@ def test_smoothing_reports_the_true_objective_beside_the_smoothed_one():
     assert model.result_.history[-1] == pytest.approx(model.result_.smoothed_objective, rel=1e-9)
     assert -model.score(X, Y, strata=Z) * N == pytest.approx(model.result_.parts["loss"], rel=1e-9)
     optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
-    assert optimum <= model.result_.objective
-    assert model.result_.objective <= optimum + model.result_.smoothing_bound + 1e-6
+    assert optimum <= model.result_.objective <= optimum + model.result_.smoothing_bound + 1e-6
     assert f"at most {model.result_.smoothing_bound:.3g} above its minimum" in str(model.result_)
     assert 0 < model.result_.smoothing_bound <= 0.9**2 * 0.01 / 2 * N
 
@@ -246,8 +241,7 @@ def test_a_smooth_regularizer_without_a_prox_still_fits():
     theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
     base = strat.BaseModel(cp.sum_squares(y - theta), cp.square(cp.sum_squares(theta)), data=(y,))
     model = strat.lrsm(base, PATH, solver=strat.MAPG(tol=1e-9)).fit(X[:, :2], strata=Z)
-    optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
-    assert np.isclose(model.result_.objective, optimum, rtol=1e-6)
+    assert np.isclose(model.result_.objective, model.to_cvxpy().solve(solver=cp.CLARABEL), rtol=1e-6)
 
 
 def test_a_given_start_is_used():

@@ -156,10 +156,8 @@ def test_what_varies_is_coupled_less_along_its_axis_and_it_helps():
     assert base.couple == {} and start.base is base and start.scale == 0.5
     text = str(tuned)
     assert "tuned       scale, couple: tuning improved" in text and "evidence    log " in text
-
     found = evidence(start, TRAIN)
-    value = found(np.zeros(found.shape))[0]
-    assert tuned.log_evidence[0] == pytest.approx(value)
+    assert tuned.log_evidence[0] == pytest.approx(found(np.zeros(found.shape))[0])
     again = evidence(tuned.model, TRAIN)
     assert again(np.zeros(again.shape))[0] == pytest.approx(table)
     assert tuned.W0.edges[(0, 0), (1, 0)]["weight"] == pytest.approx(scale["row"])
@@ -195,8 +193,7 @@ def test_validation_records_judge_in_place_of_folds_and_a_time_limit_returns_the
 
 
 def test_without_the_guard_the_evidence_of_all_records_is_raised():
-    start = strat.lrsm(declaration(), grid(4, 5), scale=0.5)
-    tuned = strat.tune(start, TRAIN, method="evidence", folds=3)
+    tuned = strat.tune(strat.lrsm(declaration(), grid(4, 5), scale=0.5), TRAIN, method="evidence", folds=3)
     free = tuned.unguarded
     assert free.improved and free.choice == by_evidence.TABLE and free.folds == [] == free.table
     assert free.log_evidence[0] < free.log_evidence[1] < free.log_evidence[2]

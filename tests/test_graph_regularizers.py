@@ -39,8 +39,7 @@ def oracle_of(h, edges):
 
 
 def half_distances(edges, scale=1.0, seed=0):
-    theta = scale * np.random.default_rng(seed).standard_normal((edges.K, 3))
-    return edges.distances(theta) / 2
+    return edges.distances(scale * np.random.default_rng(seed).standard_normal((edges.K, 3))) / 2
 
 
 @pytest.mark.parametrize("edges", EDGES)

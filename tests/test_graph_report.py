@@ -36,8 +36,7 @@ def test_components_and_degrees_are_those_of_networkx():
     assert report.density == pytest.approx(nx.density(graph))
     bridges = {frozenset(edge) for edge in nx.bridges(graph)}
     ends = [frozenset(report.strata[k] for k in edge) for edge in report.edge_ends[report.shares > 1 - 1e-9]]
-    assert set(ends) == bridges
-    assert bridges
+    assert set(ends) == bridges and bridges
 
 
 def test_resistances_are_those_of_the_pseudoinverse():
@@ -107,8 +106,7 @@ def test_a_model_tells_collapse_and_reliance():
     assert report.to_frame().columns.tolist()[-2:] == ["distance", "reliance"]
     assert report.to_frame().index.tolist() == labels
     strong = strat.lrsm(base, (labels, 1e6 * (np.ones((3, 3)) - np.eye(3)))).fit(records, strata=labels)
-    assert graphs.report(strong).collapsed
-    assert "collapsed to the common model" in str(graphs.report(strong))
+    assert graphs.report(strong).collapsed and "collapsed to the common model" in str(graphs.report(strong))
     w, x, y = cp.Variable(3, name="w"), cp.Parameter(name="x"), cp.Parameter(name="y")  # slope, intercept, 0
     base = strat.BaseModel(cp.square(y - w[0] * x - w[1]), cp.abs(w[2]), data=(x, y))
     age, z = np.tile(np.arange(20.0, 80.0), 4), np.repeat(np.arange(4), 60)
@@ -120,8 +118,7 @@ def test_a_model_tells_collapse_and_reliance():
         assert report.spread <= 0.01 and report.collapsed == collapsed
         assert any(each.category is strat.CollapseWarning for each in found) == collapsed
     plain = graphs.report((labels, np.ones((3, 3)) - np.eye(3)))
-    assert plain.collapsed is None
-    assert "distance" not in plain.to_frame()
+    assert plain.collapsed is None and "distance" not in plain.to_frame()
 
 
 def test_one_stratum_and_no_edges():

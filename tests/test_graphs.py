@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import strat
 from strat import graphs
 from strat.errors import DataError, DataWarning, GraphError, OptionError
 from strat.graphs.candidates import candidate_edges
@@ -68,7 +67,7 @@ def test_families_list_their_edges_when_networkx_needs_them():
 
 @pytest.mark.parametrize("family", [graphs.path, graphs.cycle, graphs.star, graphs.complete])
 def test_families_take_weights_labels_and_a_name(family):
-    labels = ["a", "b", "c", "d"]
+    labels = list("abcd")
     named = family(labels, weight=2, name="letter")
     assert list(named) == labels
     assert {tuple(d.values()) for *_, d in named.edges(data=True)} == {(2.0, "letter")}
@@ -82,8 +81,7 @@ def test_product_is_the_kronecker_sum_with_flat_labels():
     a, b, c = graphs.path(2, 2.0), graphs.cycle(["x", "y", "z"], 3.0), graphs.star(3, 5.0)
     product = graphs.product(a, b, c)
     assert list(product)[:4] == [(0, "x", 0), (0, "x", 1), (0, "x", 2), (0, "y", 0)]
-    A, B, C = dense(a), dense(b), dense(c)
-    eye = np.eye
+    A, B, C, eye = dense(a), dense(b), dense(c), np.eye
     expected = np.kron(np.kron(A, eye(3)), eye(3)) + np.kron(np.kron(eye(2), B), eye(3)) + np.kron(eye(6), C)
     assert np.array_equal(dense(product), expected)
 
@@ -201,7 +199,6 @@ def test_rounding_is_forgiven():
     assert read_graph(tiny).weights().tolist() == [1.0, 0.0]
     with pytest.warns(DataWarning, match="self loops, such as one at 1"):
         assert read_graph(([0, 1], np.array([[0, 1], [1, 5]]))).weights().tolist() == [1.0]
-
     # Edges of weight 0 are edges.
     assert read_graph(nx.Graph([(0, 1, {"weight": 0})])).weights().tolist() == [0.0]
     stored = sparse.coo_array((np.zeros(2), ([0, 1], [1, 0])), shape=(2, 2))
@@ -313,8 +310,7 @@ def test_relabelling_permutes_the_matrix(graph, random):
     moved.add_nodes_from(order)
     moved.add_edges_from(graph.edges(data=True))
     W = dense(graph)
-    assert np.array_equal(W, W.T)
-    assert not W.diagonal().any()
+    assert np.array_equal(W, W.T) and not W.diagonal().any()
     assert np.array_equal(dense(moved), W[np.ix_(order, order)])
 
 
@@ -366,10 +362,10 @@ def test_weights_of_libpysal_are_graphs():
     for graph in (old, new):
         prior = read_graph(graph)
         assert prior.labels == LABELS and np.array_equal(prior.matrix().toarray(), W)
-    with pytest.raises(strat.GraphError, match="transform = 'B'"):
+    with pytest.raises(GraphError, match="transform = 'B'"):
         read_graph(new.transform("r"))
     nearest = libpysal.graph.Graph.build_knn(np.array([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]]), k=1)
-    with pytest.raises(strat.GraphError, match="says which are nearest"):
+    with pytest.raises(GraphError, match="says which are nearest"):
         read_graph(nearest)
 
 
@@ -390,9 +386,9 @@ def test_places_that_touch_share_a_border_or_are_near_are_joined():
     east, west = squares.geometry.iloc[[0]].translate(179, 0), squares.geometry.iloc[[1]].translate(-180, 0)
     globe = pd.concat([east, squares.geometry.iloc[[2]].translate(150, 0), west]).set_crs(4326)
     assert ("a", "b") in graphs.from_geometry(globe, "nearest", k=1).edges  # across the date line
-    with pytest.warns(strat.DataWarning, match="gives 0 edges here: points have no borders.*nearest"):
+    with pytest.warns(DataWarning, match="gives 0 edges here: points have no borders.*nearest"):
         assert not graphs.from_geometry(squares.geometry.centroid).edges
-    with pytest.raises(strat.OptionError, match="rule is 'bishop'"):
+    with pytest.raises(OptionError, match="rule is 'bishop'"):
         graphs.from_geometry(squares, "bishop")
-    with pytest.raises(strat.DataError, match="'b' has no shape"):
+    with pytest.raises(DataError, match="'b' has no shape"):
         graphs.from_geometry(squares.geometry.where(squares.index != "b"))

@@ -54,8 +54,7 @@ def test_couple_scales_and_hyperparameters_of_every_kind():
     together = cp.Parameter(2, nonneg=True, name="together", value=[0.6, 0.0])
     loss = M * cp.logistic(-cp.multiply(y, x @ theta + b[0])) + cp.square(b[1] - M * b[0])
     penalty = cp.norm1(cp.multiply(each, theta)) + 0.1 * cp.sum_squares(b) + 0.01 * cp.sum_squares(theta)
-    couple = {"theta": [1.0, 0.3, 2.0], "b": together}
-    base = strat.BaseModel(loss, penalty, data=(x, y), couple=couple)
+    base = strat.BaseModel(loss, penalty, data=(x, y), couple={"theta": [1.0, 0.3, 2.0], "b": together})
     rows = strat.graphs.path(["f", "m"], weight=1.5, name="row")
     tied = strat.graphs.product(rows, strat.graphs.path([1, 2, 3, 4], weight=0.7, name="column"))
     tied.edges[("f", 1), ("m", 1)]["weight"] = 0.0

@@ -45,8 +45,8 @@ def test_rows_of_records(monkeypatch, p):
     np.add.at(sums, (z[:, None], columns), x * g)
     for found in both(monkeypatch, lambda: design.rmatvec(g)):
         np.testing.assert_allclose(found, sums, atol=1e-13)
+    sums = [x[z == k].sum(axis=0) for k in range(K)]
     for found in both(monkeypatch, lambda: design.rmatvec(np.broadcast_to(1.0, (40, 1)))):
-        sums = [x[z == k].sum(axis=0) for k in range(K)]
         np.testing.assert_allclose(found[:, columns[0]], sums, atol=1e-13)
 
 
@@ -94,15 +94,9 @@ def test_all_pairs(monkeypatch, K, n):
 
     def computed():
         factor = edges.factor(w, matrix.diagonal())
-        inverse = factor.log_det, *factor.inverse()
         products = edges.laplacian_times(w, edges.degrees(w), theta)
-        return (
-            *inverse,
-            products,
-            edges.distances(theta),
-            edges.add_ends(a, w.copy()),
-            edges.add_ends(a, w.copy(), theta),
-        )
+        ends = edges.add_ends(a, w.copy()), edges.add_ends(a, w.copy(), theta)
+        return factor.log_det, *factor.inverse(), products, edges.distances(theta), *ends
 
     (i, j), inverse = edges.ends, np.linalg.inv(matrix)
     distances, ends = ((theta[i] - theta[j]) ** 2).sum(axis=1), w + a[i] + a[j]

@@ -179,8 +179,7 @@ def test_residual_is_that_of_each_regularizers_own_prox():
         near = cp.Problem(cp.Minimize(rest + 0.5 * cp.sum_squares(x - (w - step))), constraints)
         near.solve(cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
         size = np.linalg.norm(w) if h == LEARNED[-1] else max(np.linalg.norm(d / 2), np.linalg.norm(main))
-        expected = np.linalg.norm(w - x.value) / (1 + size)
-        assert p.residual(theta, w)["W"] == pytest.approx(expected, rel=1e-4)
+        assert p.residual(theta, w)["W"] == pytest.approx(np.linalg.norm(w - x.value) / (1 + size), rel=1e-4)
 
 
 @pytest.mark.parametrize("h", [LogDiagonal(0.5, 0.2), TraceConstraint(6.0, 0.1)])
@@ -214,8 +213,7 @@ def test_estimator(solver, h):
     graph = float(h.expression(W).value)
     assert parts["graph"] == pytest.approx(graph, rel=1e-9)
     # The exported problem in theta has the model's own objective, less the graph's constant, as its minimum.
-    exported = model.to_cvxpy().solve(cp.CLARABEL)
-    assert exported + graph == pytest.approx(model.result_.objective, rel=1e-6)
+    assert model.to_cvxpy().solve(cp.CLARABEL) + graph == pytest.approx(model.result_.objective, rel=1e-6)
     # For the fitted theta CVXPY finds no better graph.
     rows, G = model.theta_["theta"], cp.Variable((6, 6), symmetric=True)
     d = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
@@ -327,9 +325,8 @@ def test_entropy_ends_with_its_kernel_however_far_strata_are(far):
 
 @pytest.mark.parametrize("edges", ["prior", "two-hop", "knn"])
 def test_sparse_and_dense_factors_lead_to_the_same_fit(monkeypatch, edges):
-    rng, base = np.random.default_rng(0), mean(shape=2, name="theta")
-    z = np.repeat(np.arange(30), 4)
-    Y, found = rng.standard_normal((120, 2)) + (z[:, None] > 14), []
+    base, z, found = mean(shape=2, name="theta"), np.repeat(np.arange(30), 4), []
+    Y = np.random.default_rng(0).standard_normal((120, 2)) + (z[:, None] > 14)
     graph = strat.graphs.path(30, weight=0.5)
     for small in (200, 0):
         monkeypatch.setattr("strat.problem.edges.SMALL", small)

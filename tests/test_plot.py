@@ -249,8 +249,7 @@ def test_any_graph_is_laid_out(graph):
     ax = plot.graph(graph)
     places = np.asarray(ax.collections[-1].get_offsets())
     assert len(np.unique(places.round(6), axis=0)) == len(graph)
-    again = np.asarray(plot.graph(graph).collections[-1].get_offsets())
-    assert np.array_equal(places, again)
+    assert np.array_equal(places, np.asarray(plot.graph(graph).collections[-1].get_offsets()))
     assert len(ax.texts) == (len(graph) if len(graph) <= 60 else 0)
 
 
@@ -298,8 +297,7 @@ def test_notebooks_show_tables_and_text(joint):
     for thing in (result, BASE, graphs.report(joint)):
         assert thing._repr_html_().startswith("<pre") and "&lt;" not in str(thing)
     z, y = [(0, 0), (0, 1)] * 6, RNG.standard_normal(12)
-    models = {"a <b>": strat.separate(BASE), "c": strat.common(BASE)}
-    table = strat.compare(models, data=(y, z), splits=2)
+    table = strat.compare({"a <b>": strat.separate(BASE), "c": strat.common(BASE)}, data=(y, z), splits=2)
     html = table._repr_html_()
     assert html.count("<tr>") == 3 and "a &lt;b&gt;" in html and "<b>" not in html
     assert "mean ± standard error over 2 splits" in html

@@ -25,8 +25,7 @@ def declared(seed):
     program = strat.compile(expression, data=made.data_of(expression))
     arrays = [made.arrays[p.name()] for p in program.data]
     options = {"strata": made.index, "strata_order": range(made.K)} if arrays else {}
-    oracle = program.bind(*arrays, **options)
-    return made, expression, program, oracle, arrays
+    return made, expression, program, program.bind(*arrays, **options), arrays
 
 
 def check(seed):

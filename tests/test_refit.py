@@ -58,8 +58,7 @@ def test_held_out_losses_are_those_of_a_fitted_model(make):
     inside, outside = ([z for z, k in zip(Z, keep == b, strict=True) if k] for b in (True, False))
     refits = Refits(model, (X[keep], Y[keep]), inside)
     part = Sample([model], (X[~keep], Y[~keep], outside), "validation").part()
-    held = refits.bound_model.held_out(part)
-    theta = refits.fit()[1].theta
+    held, theta = refits.bound_model.held_out(part), refits.fit()[1].theta
     fitted = clone(model).fit(X[keep], Y[keep], strata=inside)
     losses = fitted.losses(X[~keep], Y[~keep], strata=outside)
     assert np.allclose(held.losses(theta), losses)

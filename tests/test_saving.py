@@ -170,8 +170,7 @@ def test_labels_of_many_kinds_are_kept(tmp_path):
     labels = ["a", 1, 2.5, day, datetime.datetime(2020, 1, 2, 3), (day, ("b", 2)), frozenset({1, 2}), b"\x00"]
     labels += [pd.Period("2020-03", "M"), pd.Period("2020Q1", "Q-NOV"), pd.Interval(0, 1.5, "left")]
     labels += [pd.Interval(pd.Timestamp(day), pd.Timestamp("2021"), "both"), ("c", pd.Interval(0, 1))]
-    model = strat.lrsm(BASE, nx.path_graph(labels)).fit(Y, strata=labels[:4])
-    model.save(tmp_path / "model.npz")
+    strat.lrsm(BASE, nx.path_graph(labels)).fit(Y, strata=labels[:4]).save(tmp_path / "model.npz")
     loaded = strat.load(tmp_path / "model.npz", BASE)
     assert loaded.strata_ == labels and list(map(type, loaded.strata_)) == list(map(type, labels))
     with pytest.raises(strat.OptionError, match="cannot be stored; use numbers, text, dates"):
@@ -187,8 +186,7 @@ def test_variables_of_every_attribute_are_declared_checked_fitted_and_saved(attr
     model = strat.lrsm(base, strat.graphs.path(2)).fit(X, strata=[0, 1] * 4)
     assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), abs=1e-5)
     model.save(tmp_path / "model.npz")
-    loaded = strat.load(tmp_path / "model.npz", base=base)
-    assert np.array_equal(loaded.theta_["M"], model.theta_["M"])
+    assert np.array_equal(strat.load(tmp_path / "model.npz", base=base).theta_["M"], model.theta_["M"])
 
 
 def test_a_model_with_strata_by_position_is_saved(tmp_path):

@@ -161,8 +161,7 @@ def test_a_learned_graph_is_searched_by_bare_names():
 
 
 def test_without_a_grid_a_learned_graph_gets_its_constants():
-    base = mean()
-    models, train = {"joint": strat.joint(base, PLACE)}, (Y, [a for a, _ in Z])
+    models, train = {"joint": strat.joint(mean(), PLACE)}, (Y, [a for a, _ in Z])
     table = strat.search(models, train=train, folds=2, max_trials=8).table
     row = next(r for r in table if r["candidate"] == "joint")
     lambdas = {f"graph_regularizer__{name}" for name in ("lambda1", "lambda2")}
@@ -172,13 +171,13 @@ def test_without_a_grid_a_learned_graph_gets_its_constants():
 def test_rolling_folds_and_columns_of_a_frame():
     frame = pd.DataFrame({"place": [a for a, _ in Z], "time": [t for _, t in Z], "u": X[:, 0], "v": X[:, 1]})
     rolling = strat.RollingOrigin(2, time=1)
-    grid = {"scale__time": [1.0, 10.0]}
-    found = strat.search(strat.lrsm(BASE, GRAPH), grid, train=(frame, Y, ["place", "time"]), folds=rolling)
+    model, grid = strat.lrsm(BASE, GRAPH), {"scale__time": [1.0, 10.0]}
+    found = strat.search(model, grid, train=(frame, Y, ["place", "time"]), folds=rolling)
     pairs = list(rolling.split(X, groups=Z))
     assert found.records == sum(len(test) for _, test in pairs) and found.folds == 2
     for row in found.table:
         if row["candidate"] == "model":
-            losses = cross_validated(strat.lrsm(BASE, GRAPH).set_params(**row["constants"]), pairs)
+            losses = cross_validated(clone(model).set_params(**row["constants"]), pairs)
             assert np.isclose(row["mean"], losses.mean(), rtol=1e-3)
 
 
@@ -316,13 +315,11 @@ def test_on_real_records_the_users_weights_do_not_matter(name):
 @given(st.lists(st.integers(0, 5), min_size=8, max_size=60), st.integers(2, 6), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_every_stratum_of_two_records_or_more_stays_in_every_training_part(labels, n, seed):
-    z = np.array(labels)
-    held = []
+    z, held = np.array(labels), []
     for train, test in strat.StrataKFold(n, random_state=seed).split(z, groups=z):
-        counts = {k: (z == k).sum() for k in set(labels)}
-        for k, count in counts.items():
-            inside = (z[test] == k).sum()
-            assert count // n <= inside <= -(-count // n)
+        for k in set(labels):
+            count = (z == k).sum()
+            assert count // n <= (z[test] == k).sum() <= -(-count // n)
             assert count < 2 or (z[train] == k).any()
         assert np.array_equal(np.sort(np.concatenate([train, test])), np.arange(len(z)))
         held.append(test)

@@ -119,8 +119,7 @@ def test_a_grid_over_a_graph_regularizer_and_a_solver():
 def test_cross_validation_with_rolling_origins_and_plain_folds():
     # The strata of the last age have no training records.
     rolling = strat.RollingOrigin(1, time=0, strata=COLUMNS)
-    scores = cross_val_score(lrsm(), FRAME, Y, cv=rolling)
-    assert np.allclose(scores, by_hand(lrsm(), rolling.split(FRAME)))
+    assert np.allclose(cross_val_score(lrsm(), FRAME, Y, cv=rolling), by_hand(lrsm(), rolling.split(FRAME)))
     both = cross_validate(lrsm(), FRAME, Y, cv=KFold(3), return_train_score=True, return_estimator=True)
     assert np.allclose(both["test_score"], by_hand(lrsm(), KFold(3).split(FRAME)))
     assert (both["train_score"] > both["test_score"].min()).all() and len(both["estimator"]) == 3
@@ -147,8 +146,7 @@ def test_routing_brings_strata_and_weights_to_fit_and_score(routing):
 
 def test_a_fold_without_a_stratum_still_predicts_for_it():
     keep = np.array([z != (2, "M") for z in Z])
-    model = lrsm().fit(FRAME[keep], Y[keep])
-    assert np.isfinite(model.predict(FRAME[~keep])).all()
+    assert np.isfinite(lrsm().fit(FRAME[keep], Y[keep]).predict(FRAME[~keep])).all()
     lonely = strat.separate(BASE, strata=COLUMNS).fit(FRAME[keep], Y[keep])
     with pytest.raises(strat.GraphError, match="no graph, so its strata are the labels seen at fit"):
         lonely.predict(FRAME[~keep])
@@ -274,8 +272,7 @@ def test_classes_have_probabilities_and_decisions(loss, labels, probability):
     margins = [clone(model).fit(FRAME.iloc[a], y[a]).predict(FRAME.iloc[b]) for a, b in KFold(2).split(Y)]
     pairs = zip(KFold(2).split(Y), margins, strict=True)
     assert np.allclose(ranked, [roc_auc_score(y[b], margin) for (_, b), margin in pairs])
-    calibrated = CalibratedClassifierCV(model, cv=3).fit(FRAME, y)
-    assert calibrated.score(FRAME, y) > 0.8
+    assert CalibratedClassifierCV(model, cv=3).fit(FRAME, y).score(FRAME, y) > 0.8
 
 
 @pytest.mark.parametrize("count", [3, 7])

@@ -121,7 +121,7 @@ def test_a_linear_loss(weight):
         assert model.result_.objective == pytest.approx(solved(model.to_cvxpy()), rel=1e-7)
 
 
-@pytest.mark.parametrize("on", ["chain", "grid", "random", "mixed"])
+@pytest.mark.parametrize("on", GRAPHS)
 def test_quadratics_alone_take_one_factor_and_one_step(on):
     model = strat.lrsm(declared("squares"), graph(on), solver=strat.NewtonCG(tol=1e-9))
     result = fitted(model, *records("squares")).result_
@@ -145,8 +145,7 @@ def test_quadratics_without_curvature_in_some_strata():
 def test_the_0_9_quantile_of_concrete():
     X, Y, z, train = paper_data.concrete()
     theta, x, y = cp.Variable(7, name="theta"), cp.Parameter(7, name="x"), cp.Parameter(name="y")
-    pinball = LOSSES["pinball"][1](y, x @ theta)
-    base = strat.BaseModel(pinball, 0.005 * cp.sum_squares(theta), data=(x, y))
+    base = strat.BaseModel(LOSSES["pinball"][1](y, x @ theta), 0.005 * cp.sum_squares(theta), data=(x, y))
     model = strat.lrsm(base, strat.graphs.grid(10, 10, weight=0.5))
     model.fit(X[train], Y[train], strata=paper_data.select(z, train))
     assert model.result_.status == "converged" and model.result_.smoothed_objective is None
@@ -396,8 +395,7 @@ def test_the_default_follows_loss_regularizer_and_graph():
     assert type(default_solver(smooth.loss, learned=False)) is strat.NewtonCG
     assert type(default_solver(smooth.loss, learned=True)) is strat.MAPG
     assert type(default_solver(kinked.loss, learned=False)) is strat.Cone
-    cones = cp.log_sum_exp(cp.hstack([cp.norm(cp.Variable(2)), 1]))
-    cones = strat.compile(cones).bind_regularizer()
+    cones = strat.compile(cp.log_sum_exp(cp.hstack([cp.norm(cp.Variable(2)), 1]))).bind_regularizer()
     assert type(default_solver(smooth.loss, learned=False, regularizer=cones)) is strat.Cone
 
 

@@ -94,5 +94,4 @@ def test_joint_fits_resume_where_they_stopped(name, tmp_path):
     np.testing.assert_allclose(given.theta_["w"], whole.theta_["w"], atol=1e-3)
     with pytest.warns(strat.ConvergenceWarning):
         fitted(max_iter=12, checkpoint=tmp_path / "fit")
-    resumed = fitted(tol=1e-5, checkpoint=tmp_path / "fit")
-    assert resumed.result_.history == whole.result_.history
+    assert fitted(tol=1e-5, checkpoint=tmp_path / "fit").result_.history == whole.result_.history

@@ -182,11 +182,9 @@ def test_a_symmetric_matrix_varies_along_symmetric_directions():
 
 def test_a_prox_without_closed_form_is_differentiated_with_care():
     A = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0], [1.0, 1.0, 1.0]])
-    y = cp.Parameter(3, name="y")
-    theta = cp.Variable(3, name="theta")
+    theta, y = cp.Variable(3, name="theta"), cp.Parameter(3, name="y")
     base = strat.BaseModel(cp.sum_squares(y - theta) / 2, 0.1 * cp.norm1(A @ theta), data=(y,))
-    records = np.array([[1.0, 1.01, 3.0]] * 4)
-    model = strat.separate(base, **TIGHT).fit(records, strata=[0] * 4)
+    model = strat.separate(base, **TIGHT).fit([[1.0, 1.01, 3.0]] * 4, strata=[0] * 4)
     fitted = model.theta_["theta"][0]
     assert fitted[0] == pytest.approx(fitted[1], abs=1e-6)  # fused: they move together
     C = strat.covariances(model)[0]

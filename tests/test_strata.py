@@ -51,8 +51,7 @@ def test_one_column_is_plain_labels(strata):
 
 
 def test_labels_are_plain_python_objects():
-    mixed = [("a", np.int64(1), (np.float64(0.5), np.str_("b")))]
-    (label,) = read_labels(mixed).values
+    (label,) = read_labels([("a", np.int64(1), (np.float64(0.5), np.str_("b")))]).values
     assert label == ("a", 1, (0.5, "b"))
     assert [type(part) for part in label] == [str, int, tuple]
     assert type(label[2][1]) is str
@@ -113,7 +112,6 @@ def test_without_a_graph_labels_are_sorted_when_they_can_be():
     assert Strata.read(["b", "a", "b"]).labels == ["a", "b"]
     assert Strata.read(["b", 1, "b"]).labels == ["b", 1]
     assert in_order([("b", 1), ("a", 2)]) == [("a", 2), ("b", 1)]
-
     assert Strata.read([], nodes=["a", "b"]).counts.tolist() == [0, 0]
 
 
@@ -186,11 +184,9 @@ def test_the_node_that_was_meant_is_named(label, meant):
     "label", ["2023-03-01", "2023-03-01T00:00:00", date(2023, 3, 1), pd.Period("2023-03", "M")]
 )
 def test_dates_of_another_type_or_format_are_said_to_be_so(label):
-    days = pd.date_range("2023-01-01", periods=4, freq="MS")
+    days, text = pd.date_range("2023-01-01", periods=4, freq="MS"), "The two differ in type or format"
     for one, nodes in ((label, list(days)), (("a", label), [("a", day) for day in days])):
-        with pytest.raises(
-            GraphError, match=r"Did you mean .*2023-03-01 00.*The two differ in type or format"
-        ):
+        with pytest.raises(GraphError, match=f"Did you mean .*2023-03-01 00.*{text}"):
             Strata.read([one], nodes=nodes)
 
 

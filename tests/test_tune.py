@@ -379,9 +379,7 @@ MISTAKES = {
         "all weights of the graph are 0": {"model": strat.separate(BASE, grid())},
     },
     NoOracleError: {"needs derivatives.*smoothing=": {"model": strat.lrsm(declaration("absolute"), grid())}},
-    DataError: {
-        "1 records, but tuning needs two": {"validation": tuple(v[:1] for v in VALIDATION)},
-    },
+    DataError: {"1 records, but tuning needs two": {"validation": tuple(v[:1] for v in VALIDATION)}},
 }
 
 
