@@ -113,7 +113,9 @@ def test_a_model_tells_collapse_and_reliance():
     for sign, collapsed in ((1 - 2 * (z % 2), False), (1, True)):  # the intercept would decide alone
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
-            raw = strat.joint(base, eta=0.1, mu=1.0).fit(age, 9000 + 5 * sign * age + 1e-3 * z, strata=z)
+            raw = strat.joint(base, eta=0.1, mu=1.0).fit(
+                age, 9000 + 5 * sign * age + np.sin(7 * age + z), strata=z
+            )
         report = graphs.report(raw)
         assert report.spread <= 0.01 and report.collapsed == collapsed
         assert any(each.category is strat.CollapseWarning for each in found) == collapsed

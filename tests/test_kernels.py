@@ -90,20 +90,14 @@ def logistic(K, records=120):
 def test_all_pairs(monkeypatch, K, n):
     rng, edges = np.random.default_rng(K), AllPairs(K)
     w, a, theta = rng.random(edges.count), rng.random(K), rng.standard_normal((K, n))
-    matrix = np.diag(edges.degrees(w) + 1) - edges.adjacency(w)
 
     def computed():
-        factor = edges.factor(w, matrix.diagonal())
-        products = edges.laplacian_times(w, edges.degrees(w), theta)
-        ends = edges.add_ends(a, w.copy()), edges.add_ends(a, w.copy(), theta)
-        return factor.log_det, *factor.inverse(), products, edges.distances(theta), *ends
+        return edges.distances(theta), edges.add_ends(a, w.copy()), edges.add_ends(a, w.copy(), theta)
 
-    (i, j), inverse = edges.ends, np.linalg.inv(matrix)
+    i, j = edges.ends
     distances, ends = ((theta[i] - theta[j]) ** 2).sum(axis=1), w + a[i] + a[j]
-    expected = np.linalg.slogdet(matrix)[1], inverse.diagonal(), inverse[i, j]
-    expected += matrix @ theta - theta, distances, ends, ends + distances
     for found in both(monkeypatch, computed):
-        for x, y in zip(found, expected, strict=True):
+        for x, y in zip(found, (distances, ends, ends + distances), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-13)
 
 

@@ -258,6 +258,24 @@ def test_strata_without_records_join_a_learned_graph(loss, dollars):
     assert model.W_[empty].sum(axis=1).min() > 1 and model.theta_["level"][empty].min() > 9 * dollars
 
 
+def test_validation_judges_a_second_fit_of_strata_that_were_left_out():
+    rng, level, y = np.random.default_rng(1), cp.Variable(name="level"), cp.Parameter(name="y")
+    z = rng.choice(np.delete(np.arange(24), [5, 6, 14, 23]), 300)
+    values = 1000 * (10 + np.sin(z / 4) + 0.3 * rng.normal(size=300))
+    base = strat.BaseModel(cp.square(y - level), data=(y,))
+    model = strat.joint(base, strat.graphs.path(24, weight=2.0), lambda1=1.0, lambda2=0.1, eta=0.1, mu=0.5)
+    for held_out, joined in (
+        (([9701.6], [23]), False),
+        (([9000.0], [0]), True),
+    ):  # 23 is left out at first, at 9701.6
+        with warnings.catch_warnings(action="ignore", category=strat.DataWarning):
+            model.fit(values, strata=z, validation=held_out)
+        assert (model.W_[23].sum() > 1) == joined and model.result_.status == "converged"
+    result = model.fit(values, strata=z).result_
+    assert len(result.history) == len(result.history_seconds) == result.iterations + 1
+    assert np.all(np.diff(result.history) <= 1e-12 * np.abs(result.history[-1])) and model.W_[23].sum() > 1
+
+
 @pytest.mark.parametrize("seed", [14, 28])
 def test_steps_of_weights_grow_again(seed):
     rng = np.random.default_rng(seed)

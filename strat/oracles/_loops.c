@@ -127,9 +127,7 @@ static void paths(ptrdiff_t P, ptrdiff_t L, ptrdiff_t E, const double *v, const 
         path(L, v, curvature, up, down, (knot *)(work + 2 * L), work, work + L, out);
 }
 
-/* All pairs i < j of K strata, in the order of scipy.spatial.distance, with parameters theta (n, K). */
-
-/* out_ij += a_i + a_j + sum_c (theta_ci - theta_cj)^2. */
+/* out_ij += a_i + a_j + sum_c (theta_ci - theta_cj)^2 of all pairs i < j of K strata, in the order of scipy.spatial.distance. */
 static void add_to_pairs(ptrdiff_t n, ptrdiff_t K, const double *restrict theta, const double *restrict a, double *restrict out)
 {
     for (ptrdiff_t i = 0; i < K; out += K - ++i) {
@@ -140,25 +138,6 @@ static void add_to_pairs(ptrdiff_t n, ptrdiff_t K, const double *restrict theta,
             for (ptrdiff_t j = 1; j < K - i; j++)
                 out[j - 1] += (t[0] - t[j]) * (t[0] - t[j]);
     }
-}
-
-/* out_c = G(w) theta_c. */
-static void pairs_laplacian(ptrdiff_t n, ptrdiff_t K, const double *restrict w, const double *restrict theta, double *restrict out)
-{
-    for (ptrdiff_t e = 0; e < K * n; e++)
-        out[e] = 0.0;
-    for (ptrdiff_t i = 0; i < K; w += K - ++i)
-        for (ptrdiff_t c = 0; c < n; c++) {
-            const double *restrict t = theta + c * K + i;
-            double *restrict own = out + c * K + i, sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-            for (ptrdiff_t j = 1; j < K - i; j++) {
-                const double flow = w[j - 1] * (t[0] - t[j]);
-                sum += flow;
-                own[j] -= flow;
-            }
-            own[0] += sum;
-        }
 }
 
 /* Each loop takes three counts n, three arrays x[0] to x[2] to read and one, x[3], to write, or some of these. The loops run
@@ -181,11 +160,10 @@ LOOP(rows_sum, n[0], n[1], n[2], x[0], x[1], x[2], x[3])
 LOOP(grams, n[0], n[1], n[2], x[0], x[1], x[2], x[3])
 LOOP(paths, n[0], n[1], n[2], x[0], x[1], x[2], x[3])
 LOOP(add_to_pairs, n[0], n[1], x[0], x[1], x[3])
-LOOP(pairs_laplacian, n[0], n[1], x[0], x[1], x[3])
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
 
 static PyMethodDef methods[] = {METHOD(rows_times), METHOD(rows_sum), METHOD(grams), METHOD(paths),
-                                METHOD(add_to_pairs), METHOD(pairs_laplacian), {NULL, NULL, 0, NULL}};
+                                METHOD(add_to_pairs), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_loops", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__loops(void) { return PyModule_Create(&definition); }

@@ -54,13 +54,6 @@ class Compiled:
         self._loops.add_to_pairs(theta.shape[1], len(a), 0, of_floats(theta.T), of_floats(a), a, out)
         return out
 
-    def pairs_laplacian(self, w, theta):
-        """G(w) theta, shape (K, n), for weights w of all pairs."""
-        (K, n), theta = theta.shape, of_floats(theta.T)
-        out = np.empty((n, K))
-        self._loops.pairs_laplacian(n, K, 0, of_floats(w), theta, theta, out)
-        return out.T.copy()
-
 
 compiled = None
 with suppress(ImportError):  # not compiled, or not for this Python

@@ -108,10 +108,6 @@ class EdgeList:
             return lambda theta: w[0] * (theta.sum(axis=0) - theta)  # all pairs have one weight
         return self.adjacency(w).__matmul__
 
-    def laplacian_times(self, w, degrees, theta):
-        """G(w) theta, where the degrees of w are known, shape (K, n)."""
-        return degrees[:, None] * theta - self.adjacency_operator(w)(theta)
-
     def add_ends(self, a, g, theta=None):
         """In place: g_e += a_i + a_j, and what `distances` gives for theta, where that is given."""
         if theta is not None:
@@ -222,11 +218,6 @@ class AllPairs(EdgeList):
             out[:-1] = dtpmv(ones.size, w, ones, lower=1, trans=1)
             out[1:] += dtpmv(ones.size, w, ones, lower=1)
         return out
-
-    def laplacian_times(self, w, degrees, theta):
-        if kernels.compiled is None:
-            return super().laplacian_times(w, degrees, theta)
-        return kernels.compiled.pairs_laplacian(w, theta)
 
     def add_ends(self, a, g, theta=None):
         theta = np.empty((self.K, 0)) if theta is None else theta

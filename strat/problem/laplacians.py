@@ -32,7 +32,8 @@ class Laplacians:
     def times(self, theta):
         """G_c theta_c for all c, shape (K, n)."""
         if self.alike:
-            out = self.edges.laplacian_times(self.w, self.sums, theta)
+            out = self.sums[:, None] * theta
+            out -= self.edges.adjacency_operator(self.w)(theta)
             return np.multiply(out, self.couple, out=out)
         i, j = self.edges.ends
         return self.edges.incidence @ (self.entries * (theta[i] - theta[j]))

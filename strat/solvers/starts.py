@@ -114,10 +114,9 @@ def _again(problem, solver, first, score, started):
         again = solver._run(problem, theta, w, score=score, init=first.init, started=started)
     if again.status == "interrupted":
         first.status = again.status
-    keys = [r.objective if score is None else score(r.theta) for r in (first, again)]
-    if again.status not in ("converged", "early_stopped") or keys[1] >= keys[0] - ROUNDING * (
-        1 + abs(keys[0])
-    ):
+    lower = again.objective < first.objective - ROUNDING * (1 + abs(first.objective))
+    known, judged = (0.0, 0.0) if score is None else (score(first.theta), score(again.theta))
+    if again.status not in ("converged", "early_stopped") or not lower or judged > known + ROUGH * abs(known):
         return first
     again.history = first.history + [min(f, first.objective) for f in again.history[1:]]
     again.history_seconds = first.history_seconds + again.history_seconds[1:]
