@@ -37,6 +37,8 @@ CLOSED = {
     "rows": (cp.mixed_norm(W, 2, 1),),
     "columns": (cp.mixed_norm(W.T, 2, 1),),
     "sparse rows, nonnegative": (cp.sum(cp.norm(W, 2, axis=1)) + 0.2 * cp.norm1(W), W >= 0),
+    "semidefinite": (0.3 * cp.trace(S), S >> 0),
+    "negative semidefinite": (0.3 * cp.trace(S), 0 >> 2 * S),
     "largest": (0.8 * cp.norm_inf(w),),
     "largest shifted": (0.8 * cp.norm_inf(w - W0) + LINEAR + RIDGE,),
     "largest and l1": (cp.norm_inf(w) + 0.2 * cp.norm1(cp.multiply(C, w)), w >= 0),
@@ -176,6 +178,12 @@ def checked(expression, constraints, word, near=1e-6, exact=1e-9):
 def test_closed_forms(name):
     expression, *constraints = CLOSED[name]
     checked(expression, constraints, "closed form")
+
+
+@pytest.mark.parametrize("constraint", [S >> 0, 0 >> 2 * S, cp.PSD(S)])
+def test_semidefinite_constraints_need_no_cone_program(constraint):
+    line = str(strat.compile(0.3 * cp.trace(S), constraints=[constraint])).splitlines()[-1]
+    assert line == "prox  closed form"
 
 
 @pytest.mark.parametrize("name", ONE)

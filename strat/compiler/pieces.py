@@ -120,6 +120,14 @@ def attribute_constraints(variable, plain):
     return out
 
 
+def _cone(c, program, found):
+    """The semidefinite cone of one variable's entries, where these are the rows A z + b of a constraint; None of others."""
+    v, (A, b) = c.variables()[0], found or (None, None)
+    alone = found and A.nnz == A.shape[0] == v.size and not b.any() and np.ptp(A.data) == 0
+    same = alone and np.array_equal(A.indices, np.arange(program.layout.n)[program.layout.slices[v.name()]])
+    return ("PSD" if A.data[0] > 0 else "NSD") if same else None
+
+
 class Sets:
     """Constraints and attributes of one stratum's variables, sorted by the sets that a prox knows.
 
@@ -158,12 +166,11 @@ class Sets:
             if equal or isinstance(c, (atoms.Inequality, atoms.NonPos, atoms.NonNeg)):
                 below = -c.args[0] if isinstance(c, atoms.NonNeg) else c.expr
                 self._add(walker(below), binder, text(c), equal)
-            elif isinstance(c, atoms.PSD) and isinstance(c.args[0], atoms.Variable):
-                e = c.args[0]
-                if e.is_symmetric():
-                    self.cones[e.name()] = "PSD"
-                else:
-                    self.other.append(f"{text(c)} (declare {e.name()} with PSD=True instead)")
+            elif isinstance(c, atoms.PSD) and (cone := _cone(c, program, affine(binder, walker(c.args[0])))):
+                v = c.variables()[0]
+                if v.is_symmetric() and self.cones.setdefault(v.name(), cone) == cone:
+                    continue
+                self.other.append(f"{text(c)} (declare {v.name()} with {cone}=True instead)")
             else:
                 self.other.append(text(c))
         if self.transposed is not None:
