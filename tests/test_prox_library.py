@@ -37,7 +37,7 @@ CLOSED = {
     "rows": (cp.mixed_norm(W, 2, 1),),
     "columns": (cp.mixed_norm(W.T, 2, 1),),
     "sparse rows, nonnegative": (cp.sum(cp.norm(W, 2, axis=1)) + 0.2 * cp.norm1(W), W >= 0),
-    "semidefinite": (0.3 * cp.trace(S), S >> 0),
+    "positive semidefinite": (0.3 * cp.trace(S), S >> 0),
     "negative semidefinite": (0.3 * cp.trace(S), 0 >> 2 * S),
     "largest": (0.8 * cp.norm_inf(w),),
     "largest shifted": (0.8 * cp.norm_inf(w - W0) + LINEAR + RIDGE,),
