@@ -44,9 +44,7 @@ class BoundOracle:
     def value(self, theta):
         """Value of each stratum, (K,): the expression alone, +inf outside its domain and where numbers overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
-            value = self.flat.value(self._read(theta))
-        # Sums that have overflowed may be inf - inf, where a convex function grows without bound.
-        return np.where(np.isnan(value), np.inf, value)
+            return _never_nan(self.flat.value(self._read(theta)))
 
     def gradient(self, theta):
         """Gradient, in the form of theta."""
@@ -56,8 +54,7 @@ class BoundOracle:
         """Value (K,) and gradient in one pass; raises NoOracleError where a piece is not differentiable."""
         self._need("value_and_gradient", "gradient")
         value, gradient = self.flat.value_and_gradient(self._read(theta))
-        value = np.where(np.isnan(value), np.inf, value)  # as above
-        return value, self._write(symmetric(gradient, self._transposed), theta)
+        return _never_nan(value), self._write(symmetric(gradient, self._transposed), theta)
 
     def hvp(self, theta, v):
         """Product of the Hessian at theta with v; raises NoOracleError where a piece has no second derivatives."""
@@ -77,6 +74,11 @@ class BoundOracle:
         if step.ndim > 1 or (step.ndim == 1 and len(step) != len(packed)):
             raise ShapeError(f"t has shape {step.shape}; give one number, or {len(packed)}: one per stratum.")
         return self._write(self.flat.prox(packed, step), v)
+
+
+def _never_nan(value):
+    """Values where inf - inf, of sums that have overflowed, is +inf: a convex function grows without bound there."""
+    return np.where(np.isnan(value), np.inf, value)
 
 
 _WAYS_OUT = {

@@ -1,4 +1,4 @@
-"""The cone programs of a declaration, as CVXPY writes them: of one stratum's function, and of the losses of all records."""
+"""What CVXPY writes of a declaration: the cone programs of one stratum and of all records, and their losses as one vector."""
 
 import cvxpy as cp
 import numpy as np

@@ -231,9 +231,8 @@ def has_collapsed(theta, loss):
     spread = relative_spread(theta)[0]
     if spread is None or spread > COLLAPSED or loss is None:
         return spread is not None and spread <= COLLAPSED
-    apart, alike = (
-        float(np.sum(loss.value(t))) for t in (theta, np.tile(theta.mean(axis=0), (len(theta), 1)))
-    )
+    mean = np.tile(theta.mean(axis=0), (len(theta), 1))
+    apart, alike = float(np.sum(loss.value(theta))), float(np.sum(loss.value(mean)))
     return alike - apart <= HIGHER * abs(apart)
 
 
@@ -252,12 +251,8 @@ def _of_model(model, edges, w):
             total = pull + np.maximum(curvature, 0.0)
             reliance = np.divide(pull, total, out=np.zeros(theta.shape), where=total > 0).mean(axis=1)
     spread, distances = relative_spread(theta)
-    return {
-        "spread": spread,
-        "distances": distances,
-        "reliance": reliance,
-        "collapsed": has_collapsed(theta, loss),
-    }
+    collapsed = has_collapsed(theta, loss)
+    return {"spread": spread, "distances": distances, "reliance": reliance, "collapsed": collapsed}
 
 
 def _range(values):

@@ -111,12 +111,9 @@ def _roots(v):
     with np.errstate(divide="ignore", invalid="ignore"):
         first, last = np.where(x > 0, 1 - y / x, -np.inf), np.where(y > 0, x / y, np.inf)  # a = 0 and c = 0
     low, high = np.maximum(first, np.minimum(last, -BEYOND)), np.minimum(last, np.maximum(first, BEYOND))
-    k, rho, before, root = (
-        np.arange(len(v)),
-        np.clip(0.0, low, high),
-        np.full(len(v), np.inf),
-        np.empty(len(v)),
-    )
+    # Of the rays k whose root is not found yet; `root` has those of all.
+    k, rho, before = np.arange(len(v)), np.clip(0.0, low, high), np.full(len(v), np.inf)
+    root = np.empty(len(v))
     for _ in range(STEPS):
         # q a and q c with q = 1 − rho + rho², and the third equation, times q e^−|rho|
         small, q, a, c = np.exp(-np.abs(rho)), 1 - rho + rho**2, y + (rho - 1) * x, x - rho * y

@@ -239,9 +239,8 @@ class Tape(Oracle):
         adjoints, grams = self._reverse(theta, states)[1] if self._inner else dict(self.slopes), []
         for node in [node for node in adjoints if not node.rule.separable]:
             state, weight = states[node], np.broadcast_to(adjoints.pop(node), states[node][1].shape)
-            grams.append(
-                node.single.design.pairs(partial(node.rule.pair_curvature, *state, weight), node.size)
-            )
+            curvature = partial(node.rule.pair_curvature, *state, weight)
+            grams.append(node.single.design.pairs(curvature, node.size))
 
         def tangent(form, value, tangents):  # each entry moves by itself
             return np.ones_like(value) if form.design is not None else form.tangent(None, tangents)

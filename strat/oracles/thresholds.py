@@ -46,7 +46,7 @@ def onto_l1_ball(u, radius):
 
 
 def _entries(values, index):
-    """values[..., index], one index for each row: `np.take_along_axis`, several times faster."""
+    """values[..., index], one index for each row: `np.take_along_axis`, but faster for few rows."""
     rows = np.arange(index.size).reshape(index.shape)
     return values.reshape(-1)[rows * values.shape[-1] + index]
 

@@ -29,9 +29,8 @@ def rejoined(problem, result):
     weight, (i, j) = np.tile(problem.w0, 2), np.concatenate([edges.ends, edges.ends[::-1]], axis=1)
     for used in (weight > 0, weight >= 0):  # the prior graph's edges first, ever further out
         while (front := np.flatnonzero(used & lost[i] & ~lost[j])).size:
-            front = front[
-                np.argsort(weight[front], kind="stable")
-            ]  # the strongest edge of a stratum is its last
+            # The strongest edge of a stratum comes last.
+            front = front[np.argsort(weight[front], kind="stable")]
             theta[i[front]], lost[i[front]] = theta[j[front]], False
     return None if np.array_equal(theta, result.theta) else theta
 

@@ -25,7 +25,7 @@ DENSE = 25  # edges a stratum, above which a cone program of the whole graph cos
 CHEAP = 0.25  # weight in `apart` of iterations whose prox a `Splitting` computes
 VIOLATED = 1e-12  # share of F, of rounding in constraints, which lowers it to first order
 TRIALS = 60  # most steps tried from one point
-SHORT = 1e-5  # length of steps of weights, relative to the curvature of h, at which these would never arrive
+SHORT = 1e-5  # share of a Newton step in the weights below which steps make no headway
 
 
 class JointSteps(Algorithm):
