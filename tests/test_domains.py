@@ -124,6 +124,15 @@ def test_fits_go_along_the_edge(loss, data, solver):
     assert np.isfinite(model.losses(values["x"], values["y"], strata=STRATA)).all()
 
 
+@pytest.mark.parametrize("solver", [None, strat.AlternatingMinimization(), strat.Cone()])
+def test_raw_columns_along_the_edge(solver):
+    rng, beta, age = np.random.default_rng(3), cp.Variable(2, name="beta"), cp.Parameter(2, name="age")
+    ages, z = np.c_[rng.integers(18, 90, 200), np.ones(200)], rng.choice(4, 200)
+    base = strat.BaseModel(strat.losses.poisson_rate(y, age @ beta), data=(age, y))
+    model = strat.lrsm(base, strat.graphs.path(5, weight=3.0), solver=solver)
+    assert_optimal(model.fit(ages, rng.poisson(np.clip(ages[:, 0] / 30 - 1, 0, 9)), strata=z))
+
+
 @pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")
 def test_a_fit_along_an_edge_is_resumed(tmp_path):
     loss, data = WALLS["counts of zero"]

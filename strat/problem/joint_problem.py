@@ -266,12 +266,13 @@ class Point:
 
     def _add_gradients(self):
         self.theta_gradient, self._residual = self.loss_gradient + self.product, None
-        return self if self.graph_oracle is None else self.differentiate_w()
+        return self.differentiate_w()
 
     def differentiate_w(self):
-        """Compute the smooth part's gradient over the edges, which does not depend on the loss."""
-        ends = self.graph_oracle.split_gradient(self.w_gradient)
-        self.problem.edges.add_ends(ends, self.w_gradient, math.sqrt(0.5) * self.problem.scaled(self.theta))
+        """Compute the smooth part's gradient over the edges of a learned graph, which does not depend on the loss."""
+        if self.graph_oracle is not None:
+            ends, half = self.graph_oracle.split_gradient(self.w_gradient), math.sqrt(0.5)
+            self.problem.edges.add_ends(ends, self.w_gradient, half * self.problem.scaled(self.theta))
         return self
 
     def residual(self):
@@ -299,7 +300,8 @@ class Point:
     @property
     def size(self):
         """1 + size of the terms in the residual of theta, at a point with gradients."""
-        return 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
+        slope, product = np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product)
+        return 1 + max(product, slope if slope < np.inf else 0.0)  # at edges it may be infinite
 
     def w_residual(self):
         """||prox(w - gradient) - w||, with step 1, over the size of its terms; 0 for a given graph."""

@@ -127,10 +127,10 @@ class BlockDescent(Algorithm):
         """The residual of F; with cone programs ||subgradient + G(W) theta|| over 1 + max(||subgradient||, ||G(W) theta||)."""
         if not self.by_cones:
             return point.differentiate().residual()
-        left = np.linalg.norm(self.subgradient + point.product)
-        size = 1 + max(np.linalg.norm(self.subgradient), np.linalg.norm(point.product))
-        share = float(left / size) if left < np.inf else np.inf
-        return {"theta": share, "W": point.differentiate_w().w_residual() if self.problem.learned else 0.0}
+        left, product = np.linalg.norm(self.subgradient + point.product), np.linalg.norm(point.product)
+        size = point.differentiate().size if self.smooth else 1 + product
+        share = float(left / max(size, 1 + np.linalg.norm(self.subgradient))) if left < np.inf else np.inf
+        return {"theta": share, "W": point.differentiate_w().w_residual()}
 
     def _theta_step(self, x, tol):
         """Parameters that are better for the graph of a point x, or as good as a program's gap tells, and F there."""

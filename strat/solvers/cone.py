@@ -198,11 +198,9 @@ class ConeNewton(Algorithm):
 
     def _share(self):
         """What is left of the stationarity condition at x, relative to its terms."""
-        error, x = self.left[0], self.x
-        size = np.linalg.norm(x.product)
-        if self.smooth:
-            size = max(size, np.linalg.norm(self.differentiate_x().loss_gradient))
-        return float(np.linalg.norm(error) / (1 + size))
+        known = self.problem.loss.has("value_and_gradient")
+        size = self.differentiate_x().size if known else 1 + np.linalg.norm(self.x.product)
+        return float(np.linalg.norm(self.left[0]) / size)
 
     def certificate(self, theta, w):
         """Residual of a point that is to be returned: of x, or unknown and so infinite."""
