@@ -160,7 +160,7 @@ class Point:
             self.w, self.laplacians = problem.w0, problem.given
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0
-        self._product = self._centred = None
+        self._product = self._centred = self.start = None
 
     def move(self, theta, w):
         """Write theta and, where it is learned, w."""
@@ -278,7 +278,8 @@ class Point:
     def residual(self):
         """The residual of `JointProblem.residual` at a point with gradients."""
         if self._residual is None:
-            step = self._settled(self.theta - self.problem.prox(self.theta - self.theta_gradient, 1.0))
+            ahead = self.problem.prox(self.theta - self.theta_gradient, 1.0, self.start)
+            step = self._settled(self.theta - ahead)
             lost = 1e-16 * np.linalg.norm(self.theta)  # far out rounding swallows the step
             theta = _share(max(np.linalg.norm(step), lost), self.size)
             self._residual = {"theta": theta, "W": self.w_residual()}

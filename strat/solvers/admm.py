@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strat.oracles.iterated_prox import Start
 from strat.solvers.algorithm import Algorithm
 from strat.solvers.base import Solver
 from strat.solvers.newton_system import GraphSystem
@@ -98,7 +97,7 @@ class Consensus(Algorithm):
         super().__init__(problem, theta, w)
         self.system = GraphSystem(problem, w)
         self.theta, self.mean = self.x.theta.copy(), self.x.theta.copy()
-        self.started, self.start = False, Start()
+        self.started = False
         product = self.x.product
         self.y = self._first_dual(product)
         self.z = product - self.y  # y + z = G(w) mean, as after every iteration

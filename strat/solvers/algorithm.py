@@ -6,6 +6,7 @@ from operator import attrgetter
 import numpy as np
 
 from strat.errors import NoOracleError, OptionError
+from strat.oracles.iterated_prox import Start
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem, Point
 
@@ -37,7 +38,7 @@ class Algorithm:
 
     def __init__(self, problem, theta, w, gradient=False):
         self.problem = problem
-        self.points = []
+        self.points, self.start = [], Start()
         self.extra_factorizations = 0  # those other than of mu I + G(w)
         self.x = self.new_point()
         if isinstance(theta, Point):  # a point of another problem with the same terms in theta, moved to w
@@ -54,8 +55,9 @@ class Algorithm:
         self.differentiated = gradient
 
     def new_point(self):
-        """Memory for one more point, whose factorisations are counted."""
+        """Memory for one more point, whose factorisations are counted, and whose proxes start from the last one."""
         self.points.append(Point(self.problem))
+        self.points[-1].start = self.start
         return self.points[-1]
 
     def differentiate_x(self):

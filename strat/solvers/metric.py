@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from strat.oracles.iterated_prox import Start
-
 # The next curvature is this many times the one that was met, and at least this share of the last one. With more of
 # both, fewer steps are tried twice, but all are shorter.
 RAISED, LEAST = 1.3, 0.6
@@ -24,7 +22,7 @@ class StrataMetric:
     def __init__(self, problem, x, curvature=None):
         self.problem = problem
         self.loss_curvature = _curvature(problem.loss, x.theta) if curvature is None else curvature.copy()
-        self.share, self.start = 1.0, Start()
+        self.share, self.start = 1.0, x.start
         self.move = np.empty_like(x.theta)  # of the last step
         self.couple = 1.0 if problem.couple is None else problem.couple.max()
 
