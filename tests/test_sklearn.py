@@ -171,12 +171,8 @@ def test_declared_columns_are_dropped_where_other_strata_are_given(labels):
 
 @cache
 def declared(n, kind):
-    if kind == "regressor":
-        return linear(n=n)
-    theta, b = cp.Variable(n, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(n, name="x"), cp.Parameter(name="y")
-    loss = cp.logistic(x @ theta + b) - y * (x @ theta + b)
-    return strat.BaseModel(loss, cp.sum_squares(theta) + cp.square(b), data=(x, y), predict=x @ theta + b)
+    losses = {"regressor": strat.losses.squared, "classifier": lambda y, u: cp.logistic(u) - y * u}
+    return linear(losses[kind], n)
 
 
 class ForAnyWidth(CommonModel):
