@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from against_cvxpy import saved
 
 
 class Declaration:
@@ -25,15 +26,12 @@ class Declaration:
         """CVXPY's value at each record, (N, *shape); parameters and variables are left without values."""
         out = []
         for i in range(self.N):
-            for v in self.variables:
-                v.save_value(self.theta[v.name()][self.z[i]])
-            for p, array in zip(self.data, self.arrays, strict=True):
-                p.save_value(array[i])
+            saved((v, self.theta[v.name()][self.z[i]]) for v in self.variables)
+            saved((p, array[i]) for p, array in zip(self.data, self.arrays, strict=True))
             value = expression.value
             value = value.toarray() if sp.issparse(value) else np.array(value, dtype=float)
             out.append(value.reshape(expression.shape))  # CVXPY's values may have an axis of 1 too many
-        for leaf in (*self.variables, *self.data):
-            leaf.save_value(None)
+        saved((leaf, None) for leaf in (*self.variables, *self.data))
         return np.stack(out)
 
     def affine(self, steps):

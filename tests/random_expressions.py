@@ -224,8 +224,7 @@ class Maker:
                 return e
 
     def data_of(self, e):
-        ids = {p.id for p in e.parameters()}
-        return tuple(p for p in (self.x, self.A, self.y, self.s) if p.id in ids)
+        return tuple(p for p in e.parameters() if p.name() in self.arrays)
 
     def constraints(self, variables):
         """Up to two constraints that the first stratum's point satisfies."""

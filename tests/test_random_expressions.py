@@ -8,7 +8,7 @@ import os
 import cvxpy as cp
 import numpy as np
 import pytest
-from against_cvxpy import assert_derivatives, assert_same_prox, directions, prox_by_cvxpy, values_at
+from against_cvxpy import assert_derivatives, assert_same_prox, directions, prox_by_cvxpy, saved, values_at
 from random_expressions import Maker, assert_every
 
 import strat
@@ -57,11 +57,9 @@ def outside(made, expression, program, arrays, point, k):
     for i in rows:
         leaves = {v: point[v.name()][k] for v in program.variables}
         leaves |= {p: a[i] for p, a in zip(program.data, arrays, strict=True)}
-        for leaf, value in leaves.items():
-            leaf.save_value(value)
+        saved(leaves.items())
         bad = any(np.max(c.violation()) > 0 for c in expression.domain)
-        for leaf in leaves:
-            leaf.save_value(None)
+        saved((leaf, None) for leaf in leaves)
         if bad:
             return True
     return False
