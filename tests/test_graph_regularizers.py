@@ -185,10 +185,8 @@ def test_graph_steps_with_a_formula():
 
 @pytest.mark.parametrize("h", [LogDiagonal(1.0, 0.1), TraceConstraint(20.0, 0.1)])
 def test_candidate_edges_that_would_fill_a_factor(monkeypatch, h):
-    rng, size, chain = np.random.default_rng(0), 200, np.arange(199)
-    pairs = rng.integers(size, size=(800, 2))
-    pairs = np.sort(np.r_[pairs[pairs[:, 0] != pairs[:, 1]], np.c_[chain, chain + 1]], axis=1)
-    ends = np.unique(pairs, axis=0).T
+    size = 200
+    ends = np.transpose(nx.compose(nx.gnm_random_graph(size, 800, seed=0), nx.path_graph(size)).edges)
     exact = EdgeList(size, *ends)
     c = half_distances(exact)
     expected, _ = oracle_of(h, exact).minimize(c)

@@ -12,6 +12,12 @@ IGNORED = ("ConvergenceWarning", "CollapseWarning", "DataWarning")
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::strat.{name}" for name in IGNORED))
 WINE_JOINT = strat.LogDet(lambda1=5.0, lambda2=2e-3, eta=0.1, mu=0.2)
 ELECTION_JOINT = strat.LogDet(lambda1=0.2, lambda2=2.0, eta=1e-3, mu=0.1)
+UNJOINED = nx.create_empty_copy(paper_data.wine_graph())
+x, y, theta = cp.Parameter(9, name="x"), cp.Parameter(2, name="y"), cp.Variable((9, 2), name="theta")
+LOSS = strat.losses.softmax(y, x @ theta)
+WINE = strat.BaseModel(LOSS, 0.01 * cp.norm1(theta), data=(x, y))
+p, won = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5]), cp.Parameter(name="won")
+ELECTION = strat.BaseModel(-won * cp.log(p) - (1 - won) * cp.log(1 - p), data=(won,))
 
 
 @pytest.fixture(scope="module")
@@ -21,28 +27,9 @@ def wine():
 
 
 @pytest.fixture(scope="module")
-def wine_base():
-    theta = cp.Variable((9, 2), name="theta")
-    x, y = cp.Parameter(9, name="x"), cp.Parameter(2, name="y")
-    return strat.BaseModel(cp.log_sum_exp(x @ theta) - (x @ theta) @ y, 0.01 * cp.norm1(theta), data=(x, y))
-
-
-@pytest.fixture(scope="module")
 def election():
     y, z, train = paper_data.election()
     return y[train], paper_data.select(z, train)
-
-
-@pytest.fixture(scope="module")
-def election_base():
-    p, y = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5]), cp.Parameter(name="y")
-    return strat.BaseModel(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,))
-
-
-def unjoined():
-    graph = nx.Graph()
-    graph.add_nodes_from(paper_data.wine_graph().nodes)
-    return graph
 
 
 def recomputed(theta, W, W0, loss, regularizer, h):
@@ -61,18 +48,18 @@ def softmax_loss(theta, X, Y, strata, labels):
 
 
 @pytest.mark.parametrize(("iteration", "objective"), [(114, -558.829460), (215, -889.541757)])
-def test_wine_with_the_papers_steps(wine, wine_base, iteration, objective):
+def test_wine_with_the_papers_steps(wine, iteration, objective):
     X, Y, z = wine
     solver = strat.MAPG(step=(1e-3, 1e-4), tol=0, max_iter=iteration)
-    joint = strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, solver=solver)
+    joint = strat.StratifiedModel(WINE, UNJOINED, WINE_JOINT, solver=solver)
     model = joint.fit(X, Y, strata=z, init="zero")
     assert model.result_.objective == pytest.approx(objective, rel=1e-6)
     assert len(model.result_.history) == iteration + 1
 
 
-def test_wine_from_zero_with_the_default_solver(wine, wine_base):
+def test_wine_from_zero_with_the_default_solver(wine):
     X, Y, z = wine
-    model = strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT).fit(X, Y, strata=z, init="zero")
+    model = strat.StratifiedModel(WINE, UNJOINED, WINE_JOINT).fit(X, Y, strata=z, init="zero")
     result = model.result_
     assert result.status == "converged" and max(result.residual.values()) <= 1e-6
     assert result.objective <= -1976 and result.factorizations <= 150
@@ -92,18 +79,18 @@ def test_wine_from_zero_with_the_default_solver(wine, wine_base):
     ],
     ids=["trace constraint", "separate"],
 )
-def test_mapg_on_wine_where_theta_lags(wine, wine_base, make, objective, most):
+def test_mapg_on_wine_where_theta_lags(wine, make, objective, most):
     """Strata that hardly anything couples, nearly separable data and kinks: NewtonCG's steps for the present W."""
     X, Y, z = wine
-    result = make(wine_base, paper_data.wine_graph()).fit(X, Y, strata=z).result_
+    result = make(WINE, paper_data.wine_graph()).fit(X, Y, strata=z).result_
     assert result.status == "converged" and max(result.residual.values()) <= 1e-6
     assert result.objective <= objective * (1 + 1e-7) and result.iterations <= most
     assert np.all(np.diff(result.history) <= 0)
 
 
-def test_wine_from_several_starts(wine, wine_base):
+def test_wine_from_several_starts(wine):
     X, Y, z = wine
-    model = strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, n_starts=5).fit(X, Y, strata=z)
+    model = strat.StratifiedModel(WINE, UNJOINED, WINE_JOINT, n_starts=5).fit(X, Y, strata=z)
     assert model.result_.objective <= -2069.3 and len(model.result_.starts) == 5
 
 
@@ -118,24 +105,24 @@ def test_wine_from_several_starts(wine, wine_base):
     ],
     ids=["lrsm", "ADMM", "separate", "common", "common, regularizer once"],
 )
-def test_wine_optima(wine, wine_base, make, optimum):
+def test_wine_optima(wine, make, optimum):
     X, Y, z = wine
-    assert make(wine_base).fit(X, Y, strata=z).result_.objective == pytest.approx(optimum, rel=1e-7)
+    assert make(WINE).fit(X, Y, strata=z).result_.objective == pytest.approx(optimum, rel=1e-7)
 
 
-def test_election_optima(election, election_base):
+def test_election_optima(election):
     y, z = election
     graph = paper_data.election_graph()
-    lrsm = strat.lrsm(election_base, graph).fit(y, strata=z)
+    lrsm = strat.lrsm(ELECTION, graph).fit(y, strata=z)
     assert lrsm.result_.objective == pytest.approx(293.770630055, rel=1e-7)
-    common = strat.common(election_base, graph).fit(y, strata=z)
+    common = strat.common(ELECTION, graph).fit(y, strata=z)
     assert common.result_.objective == pytest.approx(442.69488711, rel=1e-7)
 
 
-def test_election_with_the_default_solver(election, election_base):
+def test_election_with_the_default_solver(election):
     y, z = election
     graph = paper_data.election_graph()
-    model = strat.StratifiedModel(election_base, graph, ELECTION_JOINT).fit(y, strata=z)
+    model = strat.StratifiedModel(ELECTION, graph, ELECTION_JOINT).fit(y, strata=z)
     result = model.result_
     assert result.status == "converged" and max(result.residual.values()) <= 1e-6
     assert result.objective <= -190.5915 and np.all(np.diff(result.history) <= 0)
@@ -147,8 +134,8 @@ def test_election_with_the_default_solver(election, election_base):
 
 
 @pytest.mark.slow
-def test_election_with_the_papers_steps(election, election_base):
+def test_election_with_the_papers_steps(election):
     y, z = election
     solver = strat.MAPG(step=(1e-3, 5e-5), tol=0, max_iter=940)
-    model = strat.StratifiedModel(election_base, paper_data.election_graph(), ELECTION_JOINT, solver=solver)
+    model = strat.StratifiedModel(ELECTION, paper_data.election_graph(), ELECTION_JOINT, solver=solver)
     assert model.fit(y, strata=z, init="zero").result_.objective == pytest.approx(-190.379369, rel=1e-6)

@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+from networkx import to_numpy_array as weights
 from scipy.spatial.distance import pdist, squareform
 
 import strat
@@ -14,10 +15,6 @@ from strat import graphs
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.standard_normal((7, 3))
-
-
-def weights(graph):
-    return nx.to_numpy_array(graph)
 
 
 def off_diagonal(W):

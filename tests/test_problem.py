@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -150,17 +151,12 @@ def test_numbers_against_matrices(edges, rng):
 
 @pytest.mark.parametrize("graph", ["neighbours", "grid", "star", "parts"])
 def test_sparse_factors_are_those_of_dense_matrices(graph, rng):
-    size = 400
+    size, grid = 400, nx.convert_node_labels_to_integers(nx.grid_2d_graph(20, 20))
+    made = {"grid": grid, "parts": grid.subgraph(range(200, 400)), "star": nx.star_graph(399)}
     if graph == "neighbours":
         i, j = candidate_edges("knn", PriorGraph.without_edges(range(size)), lambda: rng.random((size, 2)))
-    elif graph == "star":
-        i, j = np.zeros(size - 1, dtype=int), np.arange(1, size)
-    else:
-        place = np.arange(size).reshape(20, 20)
-        i = np.r_[place[:, :-1].ravel(), place[:-1].ravel()]
-        j = np.r_[place[:, 1:].ravel(), place[1:].ravel()]
-        apart = i >= (0 if graph == "grid" else size // 2)  # nodes without edges, too
-        i, j = i[apart], j[apart]
+    else:  # nodes without edges, too
+        i, j = np.transpose(made[graph].edges)
     edges, w = EdgeList(size, i, j), rng.random(len(i))
     factors = []
     for edges.sparse in (True, False):
@@ -192,11 +188,10 @@ def test_a_list_is_sorted_and_checked():
         edges.from_matrix(np.zeros((3, 3)))
 
 
-def test_a_graph_that_fills_the_factor_is_not_factorised(rng):
+def test_a_graph_that_fills_the_factor_is_not_factorised():
     K = 6000
-    pairs = np.unique(np.sort(rng.integers(K, size=(5 * K, 2)), axis=1), axis=0)
-    pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    random, chain = EdgeList(K, *pairs.T), EdgeList(K, np.arange(K - 1), np.arange(1, K))
+    made = nx.fast_gnp_random_graph(K, 10 / K, seed=0), nx.path_graph(K)
+    random, chain = (EdgeList(K, *np.transpose(graph.edges)) for graph in made)
     b, shift = np.ones((K, 1)), np.full(K, 0.5)
     for edges, exact in ((random, False), (chain, True)):
         w = np.ones(edges.count)
