@@ -111,12 +111,9 @@ def test_a_model_tells_collapse_and_reliance():
     base = strat.BaseModel(cp.square(y - w[0] * x - w[1]), cp.abs(w[2]), data=(x, y))
     age, z = np.tile(np.arange(20.0, 80.0), 4), np.repeat(np.arange(4), 60)
     for sign, collapsed in ((1 - 2 * (z % 2), False), (1, True)):  # the intercept would decide alone
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            raw = strat.joint(base, eta=0.1, mu=1.0).fit(
-                age, 9000 + 5 * sign * age + np.sin(7 * age + z), strata=z
-            )
-        report = graphs.report(raw)
+        income = 9000 + 5 * sign * age + np.sin(7 * age + z)
+        with warnings.catch_warnings(record=True, action="always") as found:
+            report = graphs.report(strat.joint(base, eta=0.1, mu=1.0).fit(age, income, strata=z))
         assert report.spread <= 0.01 and report.collapsed == collapsed
         assert any(each.category is strat.CollapseWarning for each in found) == collapsed
     plain = graphs.report((labels, np.ones((3, 3)) - np.eye(3)))

@@ -8,15 +8,15 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import cvxpy as cp
+import networkx as nx
 import numpy as np
 import pytest
 
 import strat
+from strat.model.bound_model import BoundModel
 from strat.oracles import kernels
 from strat.oracles.design import SMALL, Segments, SharedDesign
 from strat.problem.edges import AllPairs
-from strat.problem.joint_problem import JointProblem
-from strat.records.strata import Strata
 
 ROOT = Path(__file__).resolve().parents[1]
 compiled = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
@@ -78,10 +78,8 @@ def logistic(K, records=120):
     base = strat.BaseModel(cp.logistic(-y * (x @ theta)), 0.1 * cp.norm1(theta), data=(x, y))
     X, z = rng.standard_normal((records, 3)), np.sort(rng.integers(K, size=records))
     Y = np.where(rng.random(records) < 1 / (1 + np.exp(-X @ [1.0, -1.0, 0.5])), 1.0, -1.0)
-    loss = base.loss_program.bind_records([X, Y], Strata(list(range(K)), z), np.ones(records))
-    edges = AllPairs(K)
-    graph = strat.LogDet(5.0, 0.3, 0.1, 0.2)
-    return JointProblem(loss, base.regularizer_program.bind_regularizer(), graph, edges, edges.zeros())
+    model = strat.StratifiedModel(base, nx.empty_graph(K), strat.LogDet(5.0, 0.3, 0.1, 0.2))
+    return BoundModel(model, (X, Y), z).problem()
 
 
 @compiled

@@ -244,30 +244,33 @@ def test_strata_without_records_are_means_of_their_neighbours_in_all_units(loss,
             np.testing.assert_allclose(t[K:], means, rtol=1e-4, atol=1e-7)
 
 
+EMPTY = [5, 6, 14, 23]
+
+
+def amounts(dollars, seed=1):
+    """Records of 24 strata, some of them empty."""
+    rng = np.random.default_rng(seed)
+    z = rng.choice(np.delete(np.arange(24), EMPTY), 300)
+    return dollars * (10 + np.sin(z / 4) + 0.3 * rng.normal(size=300)), z
+
+
 @pytest.mark.parametrize("loss", [cp.square, cp.abs])
 @pytest.mark.parametrize("dollars", [100.0, 1000.0])
 def test_strata_without_records_join_a_learned_graph(loss, dollars):
-    rng, empty = np.random.default_rng(1), [5, 6, 14, 23]
     level, y = cp.Variable(name="level"), cp.Parameter(name="y")
-    z = rng.choice(np.delete(np.arange(24), empty), 300)
-    values = dollars * (10 + np.sin(z / 4) + 0.3 * rng.normal(size=300))
+    values, z = amounts(dollars)
     base = strat.BaseModel(loss(y - level), data=(y,), predict=level)
     model = strat.joint(base, strat.graphs.path(24, weight=2.0), lambda1=1.0, lambda2=0.1, eta=0.1, mu=0.5)
     objectives = [model.fit(values, strata=z, init=init).result_.objective for init in ("lrsm", None)]
     assert objectives[1] <= objectives[0] * (1 + 1e-5)
-    assert model.W_[empty].sum(axis=1).min() > 1 and model.theta_["level"][empty].min() > 9 * dollars
+    assert model.W_[EMPTY].sum(axis=1).min() > 1 and model.theta_["level"][EMPTY].min() > 9 * dollars
 
 
 def test_validation_judges_a_second_fit_of_strata_that_were_left_out():
-    rng, level, y = np.random.default_rng(1), cp.Variable(name="level"), cp.Parameter(name="y")
-    z = rng.choice(np.delete(np.arange(24), [5, 6, 14, 23]), 300)
-    values = 1000 * (10 + np.sin(z / 4) + 0.3 * rng.normal(size=300))
-    base = strat.BaseModel(cp.square(y - level), data=(y,))
-    model = strat.joint(base, strat.graphs.path(24, weight=2.0), lambda1=1.0, lambda2=0.1, eta=0.1, mu=0.5)
-    for held_out, joined in (
-        (([9701.6], [23]), False),
-        (([9000.0], [0]), True),
-    ):  # 23 is left out at first, at 9701.6
+    values, z = amounts(1000)
+    model = strat.joint(mean(), strat.graphs.path(24, weight=2.0), lambda1=1.0, lambda2=0.1, eta=0.1, mu=0.5)
+    # Stratum 23 is left out at first, at 9701.6.
+    for held_out, joined in ((([9701.6], [23]), False), (([9000.0], [0]), True)):
         with warnings.catch_warnings(action="ignore", category=strat.DataWarning):
             model.fit(values, strata=z, validation=held_out)
         assert (model.W_[23].sum() > 1) == joined and model.result_.status == "converged"
@@ -278,9 +281,7 @@ def test_validation_judges_a_second_fit_of_strata_that_were_left_out():
 
 @pytest.mark.parametrize("seed", [14, 28])
 def test_steps_of_weights_grow_again(seed):
-    rng = np.random.default_rng(seed)
-    z = rng.choice(np.delete(np.arange(24), [5, 6, 14, 23]), 300)
-    values = 100 * (10 + np.sin(z / 4) + 0.3 * rng.normal(size=300))
+    values, z = amounts(100, seed)
     model = strat.log_diagonal(mean(), strat.graphs.path(24, weight=2.0), lambda1=1.0, lambda2=0.1)
     assert model.fit(values, strata=z).result_.iterations < 1000
 
