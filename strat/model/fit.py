@@ -86,7 +86,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model._of_fit = {"graph": graph, "scale": copy.copy(model.scale)}
     model._set_features(data[0] if data else None)
     model._undetermined, model._running, model._fit_values = unknown, running, values
-    if problem.learned and has_collapsed(result.theta, problem.loss):
+    if problem.learned and len(labels) > 1 and has_collapsed(result.theta, problem.loss):
         fit_warnings.warn_of_collapse(result)
     result.seconds += time.perf_counter() - solved
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
-from strat.graphs.report import COLLAPSED, relative_spread
+from strat.graphs.report import relative_spread
 from strat.model.fitted import column_names
 from strat.model.runaway import runaway_direction, suspect_strata, unbounded_strata
 from strat.records.labels import as_frame, axis_factors, named_columns
@@ -119,11 +119,10 @@ def _of(mask, bound_model):
 
 def warn_of_collapse(result):
     """Note and warn where a learned graph made all strata equal."""
-    spread = relative_spread(result.theta)[0]
-    if len(result.theta) > 1 and spread is not None and spread <= COLLAPSED:
-        what = f"collapsed to the common model: half of the strata are within {spread:.1e} (relative) of the mean parameters"
-        way = "A larger lambda2, a prior graph or another init= may help; compare with strat.common on held-out records."
-        _add_note(f"the fit has {what}. {way}", result, CollapseWarning)
+    near = f"within {relative_spread(result.theta)[0]:.1e} (relative) of the mean parameters"
+    what = f"collapsed to the common model: half of the strata are {near}"
+    way = "A larger lambda2, a prior graph or another init= may help; compare with strat.common on held-out records."
+    _add_note(f"the fit has {what}. {way}", result, CollapseWarning)
 
 
 def _add_note(note, result, category=ConvergenceWarning):
