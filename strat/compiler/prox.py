@@ -144,23 +144,19 @@ class ProxBuilder:
                 matrices.append(found[0])
                 self.q = self.q + found[1]
         self.H = sum(matrices[1:], matrices[0]) if matrices else csr_array((self.n, self.n))
-        if sets.transposed is not None:
-            self._symmetric_parts()
+        if sets.transposed is not None:  # what these parts are on symmetric variables
+            p, n = sets.transposed, np.arange(self.n)
+            half = csr_array((np.full(2 * self.n, 0.5), (np.tile(n, 2), np.concatenate([n, p]))))
+            self.q = symmetric(self.q, p)
+            if not np.array_equal(*self.H.nonzero()):
+                self.H = csr_array(half @ self.H @ half)
+            else:  # a diagonal stays one: an entry and its transpose share theirs
+                diagonal = self.H.diagonal()
+                self.H = csr_array((0.5 * (diagonal + diagonal[p]), (n, n)), shape=self.H.shape)
+            for rows in (sets.equalities, sets.inequalities):
+                rows[:] = [(csr_array(A @ half), b) for A, b in rows]
         self.diagonal = self.H.diagonal()
         self.pieces = [(node, self.support(node)) for node in self.nodes]
-
-    def _symmetric_parts(self):
-        """What the linear, quadratic and equality parts are on symmetric variables."""
-        p, n = self.sets.transposed, np.arange(self.n)
-        half = csr_array((np.full(2 * self.n, 0.5), (np.tile(n, 2), np.concatenate([n, p]))))
-        self.q = symmetric(self.q, p)
-        if not np.array_equal(*self.H.nonzero()):
-            self.H = csr_array(half @ self.H @ half)
-        else:  # a diagonal stays one: an entry and its transpose share theirs
-            diagonal = self.H.diagonal()
-            self.H = csr_array((0.5 * (diagonal + diagonal[p]), (n, n)), shape=self.H.shape)
-        self.sets.equalities = [(csr_array(A @ half), b) for A, b in self.sets.equalities]
-        self.sets.inequalities = [(csr_array(A @ half), b) for A, b in self.sets.inequalities]
 
     def rows(self, form):
         """``single_rows`` of an affine form without other rows; None of others."""

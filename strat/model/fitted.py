@@ -163,10 +163,11 @@ def weighted_problem(model, i, j, weights, kept):
     if model.shared:
         weight = len(model.strata_) if model.regularizer_weight is None else model.regularizer_weight
         records = replace(records, strata=records.strata.merged(["common"]))
-    parts = [_stratum_terms(model, label, weight, kept) for label in records.strata.labels]
+    stay = {id(base.hyperparameters[name]) for name in kept}
+    parts = [_stratum_terms(model, label, weight, kept, stay) for label in records.strata.labels]
     copies, terms, constraints, leaves = map(list, zip(*parts, strict=True))
     theta = cp.hstack([cp.vec(v, order="C") for variables in copies for v in variables.values()])
-    terms += _losses(model, records, theta, leaves, kept)
+    terms += _losses(model, records, theta, leaves, stay)
     prior = None if model.graph is None else read_graph(model.graph)
     couple = coupling.on_edges(base, model.values, prior, i, j)
     n, E = base.layout.n, len(i)
@@ -176,7 +177,9 @@ def weighted_problem(model, i, j, weights, kept):
         D = sp.csr_array((np.concatenate([root, -root]), places), (E * n, theta.size))
         squares = cp.sum(cp.reshape(cp.square(D @ theta), (E, n), order="C"), axis=1)
         terms.append(0.5 * cp.sum(cp.multiply(cp.hstack(weights), squares)))
-    return cp.Problem(cp.Minimize(_sum(terms)), list(chain(*constraints))), copies
+    # One flat sum: long chains of additions are slow to analyse.
+    objective = cp.sum(cp.hstack([cp.reshape(t, (1,), order="C") for t in terms]))
+    return cp.Problem(cp.Minimize(objective), list(chain(*constraints))), copies
 
 
 def as_fitted(model):
@@ -194,7 +197,7 @@ def training_records(model, what="to_cvxpy"):
     return model._training
 
 
-def _stratum_terms(model, label, regularizer_weight, kept):
+def _stratum_terms(model, label, regularizer_weight, kept, stay):
     """One stratum's part of the problem: variables by name, the regularizer, constraints, and variables and constants by id."""
     base, variables, leaves = model.base, {}, {}
     for v in base.loss_program.variables:
@@ -202,31 +205,24 @@ def _stratum_terms(model, label, regularizer_weight, kept):
         leaves[id(v)] = variables[v.name()] = cp.Variable(v.shape, name=f"{v.name()}[{label}]", **attributes)
     for name, p in base.hyperparameters.items():
         leaves[id(p)] = kept[name] if name in kept else cp.Constant(model.values.get(name, p.value))
-    symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}
-    constraints = [c.copy([folded(a, leaves, symbolic) for a in c.args]) for c in base.constraints]
-    return variables, regularizer_weight * folded(base.regularizer, leaves, symbolic), constraints, leaves
+    constraints = [c.copy([folded(a, leaves, stay) for a in c.args]) for c in base.constraints]
+    return variables, regularizer_weight * folded(base.regularizer, leaves, stay), constraints, leaves
 
 
-def _losses(model, records, theta, leaves, kept):
+def _losses(model, records, theta, leaves, stay):
     """The losses of all records: one vector where that can be, else one by one, which takes CVXPY milliseconds each."""
     base, strata = model.base, records.strata
     walker, binder, origin = base.loss_program._read(model.values, records.arrays, strata, records.weight)
-    losses = None if kept else stacked(base.loss, walker, binder, theta, leaves[0])
+    losses = None if stay else stacked(base.loss, walker, binder, theta, leaves[0])
     if losses is not None and losses.is_convex():
         return [cp.sum(cp.multiply(records.weight[origin.order], losses))]
     terms, rows = [], np.flatnonzero(records.weight > 0)
-    symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}
     arrays = [a[rows].toarray() if sp.issparse(a) else a[rows] for a in records.arrays]
     for *values, k, w in zip(*arrays, strata.index[rows], records.weight[rows], strict=True):
         data = {id(p): cp.Constant(np.reshape(v, p.shape)) for p, v in zip(base.data, values, strict=True)}
-        loss = folded(base.loss, leaves[k] | data, symbolic)
+        loss = folded(base.loss, leaves[k] | data, stay)
         terms.append(loss if w == 1 else float(w) * loss)
     return terms
-
-
-def _sum(terms):
-    """One flat sum: long chains of additions are slow to analyse."""
-    return cp.sum(cp.hstack([cp.reshape(t, (1,), order="C") for t in terms]))
 
 
 def feature_names(base, columns):

@@ -88,7 +88,10 @@ class BlockProx:
 
     def __init__(self, blocks, transposed=None, weight=1.0, unit=1.0):
         self.blocks, self.transposed, self.weight, self.unit = joined(blocks), transposed, weight, unit
-        self.places = [_consecutive(block.columns) for block in self.blocks]
+        self.places = [block.columns for block in self.blocks]  # slices where nothing need be gathered
+        for k, c in enumerate(self.places):
+            if np.array_equal(c, np.arange(c[0], c[-1] + 1)):
+                self.places[k] = slice(c[0], c[-1] + 1)
 
     def rescaled(self, weight, unit):
         """The prox of weight × the function at unit · z, where the units of ties are the same."""
@@ -121,12 +124,6 @@ class BlockProx:
         for block, place in zip(self.blocks, self.places, strict=True):
             z[:, place] = block(v[:, place], t[:, place] if t.ndim and t.shape[1] > 1 else t)
         return symmetric(z, self.transposed) / self.unit  # so that z is exactly symmetric
-
-
-def _consecutive(columns):
-    """Columns that follow each other as a slice, with which nothing is gathered; any others as they are."""
-    place = slice(columns[0], columns[-1] + 1)
-    return place if np.array_equal(columns, np.arange(place.start, place.stop)) else columns
 
 
 ORDER = np.int64(2**63 - 1)  # the bits of a number in floating point that order it among those of its sign

@@ -192,7 +192,12 @@ def weights(graph: Any, prior: Any = None, ax: "Axes | None" = None, **options: 
     else:
         W0 = _prior(graph, prior, labels)
         title, name, shown = "Change of the weights W − W0", "W − W0", _pooled(W - W0)
-        most, ends = _extent(shown, W0, W)
+        # The darkest colour stands for a usual weight of the first graph with edges, at least; a few changes may go beyond it.
+        weight = next((float(np.median(X.data[X.data > 0])) for X in (W0, W) if (X.data > 0).any()), 0.0)
+        sizes = np.abs(shown[shown != 0])
+        largest, usual = sizes.max(initial=0.0), np.quantile(sizes, 0.99) if sizes.size else 0.0
+        most = max(largest if largest <= 3 * usual else usual, weight) or 1.0
+        ends = "both" if largest > most else "neither"
         shades = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
     if "norm" in options:
         shades, ends = {"cmap": shades["cmap"]}, "neither"
@@ -222,17 +227,6 @@ def _prior(graph, prior, labels):
         raise DataError(f"the prior graph {what}. Give W0 on the strata of W.")
     order = [place[label] for label in labels]
     return weighted.matrix()[order][:, order]
-
-
-def _extent(change, *graphs):
-    """The size of the darkest colour, at least a usual weight of the first graph with edges, and which ends go beyond it."""
-    weight = next((float(np.median(W.data[W.data > 0])) for W in graphs if (W.data > 0).any()), 0.0)
-    sizes = np.abs(change[change != 0])
-    if not sizes.size:
-        return weight or 1.0, "neither"
-    most, usual = sizes.max(), np.quantile(sizes, 0.99)
-    size = max(most if most <= 3 * usual else usual, weight)
-    return size, "both" if most > size else "neither"
 
 
 def _pooled(W):
