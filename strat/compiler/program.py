@@ -137,11 +137,9 @@ class Program(Shown):
         """All but what goes by identities of expressions, which a copy has not."""
         return {k: v for k, v in self.__dict__.items() if k not in ("curvature", "_last")}
 
-    def _walked(self, values):
-        """A walker that has read the expression and its factors, for values of hyperparameters by CVXPY id.
-
-        The last one is kept, and copied, so that one that goes on reading changes no other's symbols.
-        """
+    def _read(self, given=None, arrays=(), strata=None, weight=None, part=None):
+        """What reads expressions, what gives their values at records, if any, and where the records came from."""
+        values = self.hyperparameter_values(given)
         key = {i: (value.shape, value.tobytes()) for i, value in values.items()}
         last = self.__dict__.get("_last")
         if last is None or last[0] != key:
@@ -149,11 +147,7 @@ class Program(Shown):
             for expression in (self.expression, *self.curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)
-        return last[1].copy()
-
-    def _read(self, given=None, arrays=(), strata=None, weight=None, part=None):
-        """What reads expressions, what gives their values at records, if any, and where the records came from."""
-        walker = self._walked(self.hyperparameter_values(given))
+        walker = last[1].copy()  # so that what it reads from here on changes no other's symbols
         coordinates = {v.id: self.layout.slices[v.name()] for v in self.variables}
         if strata is None:
             return walker, Binder(walker.symbols, {}, coordinates, self.layout.n, None), None

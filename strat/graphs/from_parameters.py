@@ -103,7 +103,15 @@ def from_parameters(
         )
     if couples:
         points = points * np.sqrt(base.couple_weights(theta.values))
-    counts = _counts(theta, counts, len(nodes))
+    if counts is None:  # those of a model's records, where it has some
+        records = getattr(theta, "_training", None)
+        counts = (
+            None if records is None else np.bincount(records.strata.index, records.weight > 0, len(nodes))
+        )
+    else:
+        counts = floats(counts)
+        if counts.shape != (len(nodes),) or not np.isfinite(counts).all() or (counts < 0).any():
+            raise DataError(f"counts must hold {len(nodes):,} finite numbers of at least 0, one per stratum.")
     if shrink is None:
         has_edges = abs(getattr(theta, "W_", np.zeros(1))).sum() > 0
         shrink = 0 if counts is None or has_edges else points.shape[1]
@@ -166,14 +174,3 @@ def read_parameters(theta, labels=None):
     if len(nodes) != K:
         raise DataError(f"there are {len(nodes):,} labels for {K:,} strata. Give one label per row of theta.")
     return nodes, [array.reshape(K, -1) for array in arrays]
-
-
-def _counts(theta, counts, K):
-    """Records of each stratum, or None where nothing tells them."""
-    if counts is None:
-        records = getattr(theta, "_training", None)
-        return None if records is None else np.bincount(records.strata.index, records.weight > 0, K)
-    counts = floats(counts)
-    if counts.shape != (K,) or not np.isfinite(counts).all() or (counts < 0).any():
-        raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one per stratum.")
-    return counts

@@ -200,8 +200,19 @@ class ReducedHessian:
                 rest = right - self.free.project(self.times(x))
                 residual = np.linalg.norm(rest)
             worst = max(worst, residual / (size or 1.0))
-        if warn and b.size:
-            self._warn(worst)
+        if not (warn and b.size):
+            return out
+        if self.singular.any():
+            ConvergenceWarning.warn(
+                f"the Hessian at the fit is singular for {int(self.singular.sum())} of {len(self.singular)} strata: "
+                f"their parameters are not determined by records, regularizer and graph, so that derivatives with "
+                f"respect to them mean nothing. Add a small ridge to the regularizer, or connect the strata."
+            )
+        elif not worst <= LOOSE:
+            ConvergenceWarning.warn(
+                f"the linear system for the derivatives was not solved accurately: its relative residual is "
+                f"{worst:.1e}. The Hessian at the fit is nearly singular; a small ridge in the regularizer helps."
+            )
         return out
 
     @cached_property
@@ -211,19 +222,6 @@ class ReducedHessian:
         ridge = RIDGE * np.maximum(diagonal + diagonal.mean(), 1e-200)
         factor = splu(sp.csc_array(self.matrix + sp.diags_array(ridge)), **SYMMETRIC)
         return lambda b, *_: (self.basis @ factor.solve(self.basis.T @ b.ravel())).reshape(b.shape)
-
-    def _warn(self, residual):
-        if self.singular.any():
-            ConvergenceWarning.warn(
-                f"the Hessian at the fit is singular for {int(self.singular.sum())} of {len(self.singular)} strata: "
-                f"their parameters are not determined by records, regularizer and graph, so that derivatives with "
-                f"respect to them mean nothing. Add a small ridge to the regularizer, or connect the strata."
-            )
-        elif not residual <= LOOSE:
-            ConvergenceWarning.warn(
-                f"the linear system for the derivatives was not solved accurately: its relative residual is "
-                f"{residual:.1e}. The Hessian at the fit is nearly singular; a small ridge in the regularizer helps."
-            )
 
     @cached_property
     def singular(self):

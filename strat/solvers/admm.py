@@ -136,7 +136,13 @@ class Consensus(Algorithm):
         mean = self.system.solve(rho * (first + second) + self.y + self.z, rho, self.mean)
         self.y += rho * (first - mean)
         self.z += rho * (second - mean)
-        self._measure(theta, regular, mean)
+        # Relative primal residual (the copies agree) and dual residual (their subgradients balance).
+        floor = math.sqrt(2 * mean.size)
+        copies = math.hypot(np.linalg.norm(theta), np.linalg.norm(regular))
+        apart = math.hypot(np.linalg.norm(theta - mean), np.linalg.norm(regular - mean))
+        self.primal = apart / (floor + max(copies, math.sqrt(2) * np.linalg.norm(mean)))
+        moved = rho * math.sqrt(2) * np.linalg.norm(mean - self.mean)
+        self.dual = moved / (floor + math.hypot(np.linalg.norm(self.y), np.linalg.norm(self.z)))
         self.mean = mean
         if not x.evaluate().objective < np.inf:  # the copy for the loss is in its domain
             x.theta = self.problem.project(theta)
@@ -149,15 +155,6 @@ class Consensus(Algorithm):
         """The loss's prox, from the last one where it is iterative."""
         prox = self.problem.loss.prox
         return prox.near(v, t, self.theta) if self.started and hasattr(prox, "near") else prox(v, t)
-
-    def _measure(self, theta, regular, mean):
-        """Relative primal residual (the copies agree) and dual residual (their subgradients balance)."""
-        floor = math.sqrt(2 * mean.size)
-        copies = math.hypot(np.linalg.norm(theta), np.linalg.norm(regular))
-        apart = math.hypot(np.linalg.norm(theta - mean), np.linalg.norm(regular - mean))
-        self.primal = apart / (floor + max(copies, math.sqrt(2) * np.linalg.norm(mean)))
-        moved = self.rho * math.sqrt(2) * np.linalg.norm(mean - self.mean)
-        self.dual = moved / (floor + math.hypot(np.linalg.norm(self.y), np.linalg.norm(self.z)))
 
     def _adapt(self):
         """Multiply rho by the root of the ratio of the residuals."""

@@ -76,32 +76,27 @@ def times(matrices, x):
 
 def _jacobian(prox, v, t):
     """J at v, (K, n, n) or (K, n) where it is diagonal, and the strata on a kink (K,)."""
-    blocks = _probes(prox, v.shape[1])
-    step = STEP * (np.abs(v) + 0.01 * np.sqrt(np.mean(v**2, axis=1, keepdims=True)) + 1e-12)
-    jacobian, jump = _differences(prox, v, t, step, *blocks)
-    kinks = bent = jump > JUMP
-    if bent.any():
-        near, jump = _differences(prox, v, t, step * (SHORT / STEP), *blocks)
-        jacobian[bent], kinks = near[bent], bent & (jump > JUMP)
-    mates = blocks[1]
-    if mates.shape[1] == 1:
-        return jacobian[:, :, 0], kinks
-    full = np.zeros((*v.shape, v.shape[1]))
-    for r, mate in enumerate(mates.T):
-        (rows,) = np.nonzero(mate >= 0)
-        full[:, rows, mate[rows]] = jacobian[:, rows, r]
-    return 0.5 * (full + full.swapaxes(1, 2)), kinks
-
-
-def _probes(prox, n):
-    """Positions (n,) at which coordinates are probed, and each coordinate's block (n, longest), -1 beyond its end."""
+    # Where coordinates are probed (n,), and each coordinate's block (n, longest), -1 beyond its end.
+    n = v.shape[1]
     groups = prox.ties(n) if isinstance(prox, BlockProx) else [list(range(n))]
     position, mates = np.zeros(n, dtype=np.intp), np.full((n, max(map(len, groups))), -1)
     mates[:, 0] = np.arange(n)
     for group in groups if mates.shape[1] > 1 else ():
         position[group] = np.arange(len(group))
         mates[group, : len(group)] = group
-    return position, mates
+    step = STEP * (np.abs(v) + 0.01 * np.sqrt(np.mean(v**2, axis=1, keepdims=True)) + 1e-12)
+    jacobian, jump = _differences(prox, v, t, step, position, mates)
+    kinks = bent = jump > JUMP
+    if bent.any():
+        near, jump = _differences(prox, v, t, step * (SHORT / STEP), position, mates)
+        jacobian[bent], kinks = near[bent], bent & (jump > JUMP)
+    if mates.shape[1] == 1:
+        return jacobian[:, :, 0], kinks
+    full = np.zeros((*v.shape, n))
+    for r, mate in enumerate(mates.T):
+        (rows,) = np.nonzero(mate >= 0)
+        full[:, rows, mate[rows]] = jacobian[:, rows, r]
+    return 0.5 * (full + full.swapaxes(1, 2)), kinks
 
 
 def _differences(prox, v, t, step, position, mates):

@@ -151,7 +151,11 @@ class NewtonSystem:
     def solve(self, b, free, tolerance, checked=True):
         """Solution d (K, n), 0 off the free directions that were set; `checked`: refined even where a factor is exact."""
         if not self.coupled and self._matrices is not None:
-            return self._direct(free.project(b), free)
+            matrices = np.array(self._matrices)  # stratum by stratum
+            np.einsum("kaa->ka", matrices)[...] += self._diagonal
+            size = np.einsum("kaa->k", matrices) / self.n + 1e-300
+            matrix = free.restricted(matrices, size) + (1e-14 * size)[:, None, None] * np.eye(self.n)
+            return free.project(solve_blocks(matrix, free.project(b)))
         project, precondition = free.project, self._precondition
         if not checked and self.coupled and self.preconditioner.exact:
             return project(precondition(project(b)))
@@ -173,14 +177,6 @@ class NewtonSystem:
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
             self._uses_blocks = True  # from the next Hessian on: its diagonal alone is not a preconditioner
         return d
-
-    def _direct(self, b, free):
-        """Solution stratum by stratum."""
-        matrices = np.array(self._matrices)
-        np.einsum("kaa->ka", matrices)[...] += self._diagonal
-        size = np.einsum("kaa->k", matrices) / self.n + 1e-300
-        matrix = free.restricted(matrices, size) + (1e-14 * size)[:, None, None] * np.eye(self.n)
-        return free.project(solve_blocks(matrix, b))
 
 
 class GraphSystem:

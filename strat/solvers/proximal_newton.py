@@ -126,8 +126,18 @@ class ProximalNewton(Algorithm):
         self.differentiate_x()
         self.plain = self.plain and self.quadratic  # after a failure the steps below do better
         before, noise = self._values(x), self._noise(x)
-        self._gradient_step(x)
-        theta, reached = self._newton_step(self._values(self.p))
+        # The prox-gradient step from x to p, with t for each stratum, and u, the regularizer's slope there.
+        p, metric = self.p, self.strata_metric
+        metric.step(x, p)
+        p.add_laplacian()
+        p.add_regularizer()
+        p.differentiate()
+        self.t = 1 / metric.curvature
+        self.v = x.theta - self.t[:, None] * x.theta_gradient
+        # A ridge has a slope, which the difference would lose to rounding in raw units.
+        ridge = self.bend is not None
+        self.u = self.problem.regularizer_slope(p.theta) if ridge else (self.v - p.theta) / self.t[:, None]
+        theta, reached = self._newton_step(self._values(p))
         worse = ~(reached <= before + noise)[self.part]
         theta[worse] = x.theta[worse]  # rounding: these parts stay
         if not np.array_equal(z.theta, theta):  # as a rule z is the last point tried
@@ -139,8 +149,8 @@ class ProximalNewton(Algorithm):
             self.x, self.z, self.differentiated = z, x, False
         self.idle = 0 if gain > float(noise.sum()) else self.idle + (0.1 if self.polished else 1.0)
         self.stalled = self.idle >= IDLE
-        self.strata_metric.relax()
-        self.strata_metric.share = SAFE
+        metric.relax()
+        metric.share = SAFE
 
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
@@ -187,19 +197,6 @@ class ProximalNewton(Algorithm):
         strata = np.abs(point.losses) + 0.02 * point.degrees * np.vecdot(theta, theta)
         strata += 0.1 * np.sqrt(self.strata_metric.loss_curvature * np.vecdot(point.theta, point.theta))
         return 1e-14 * np.bincount(self.part, strata) + 1e-16 * (1 + abs(point.objective))
-
-    def _gradient_step(self, x):
-        """Set p to the prox-gradient step from x, with t for each stratum, and u to the regularizer's slope there."""
-        p, metric = self.p, self.strata_metric
-        metric.step(x, p)
-        p.add_laplacian()
-        p.add_regularizer()
-        p.differentiate()
-        self.t = 1 / metric.curvature
-        self.v = x.theta - self.t[:, None] * x.theta_gradient
-        # A ridge has a slope, which the difference would lose to rounding in raw units.
-        ridge = self.bend is not None
-        self.u = self.problem.regularizer_slope(p.theta) if ridge else (self.v - p.theta) / self.t[:, None]
 
     def _newton_step(self, values):
         """The Newton step from p as far as F falls: theta, and F of every part there; `values` is F at p."""
