@@ -225,23 +225,22 @@ class ProxBuilder:
                 owner[mine] = np.where(owner[mine] == -1, i, -2)
         if np.any(absolute & (owner != -1)):
             raise NoProx("functions and absolute values of one coordinate have no joint closed form")
-        soft, others = columns[owner[columns] == -1], [np.flatnonzero(owner == -2)]
-        blocks = [self._soft(soft)] if len(soft) else []
+        soft, others, blocks = columns[owner[columns] == -1], [np.flatnonzero(owner == -2)], []
+        if len(soft):  # absolute values alone, or nothing
+            nodes = [node for node, matrix in self.pieces if np.isin(matrix.indices, soft).any()]
+            found, p = self.soft_parts(nodes), self.sets.transposed
+            if found is None or (p is not None and not np.array_equal(found[1][soft], found[1][p[soft]])):
+                raise NoProx(
+                    "absolute values of one coordinate with several centres have no joint closed form"
+                )
+            weight, centre = symmetric(found[0], p)[:, soft], present(found[1][soft])
+            blocks.append(SoftBlock(soft, *self._parts(soft), weight=weight, centre=centre))
         for i in np.unique(owner[owner >= 0]):
             mine = np.flatnonzero(owner == i)
             block = self._scalar(mine, self.pieces[i][0])
             (others if block is None else blocks).append(mine if block is None else block)
         others = np.sort(np.concatenate(others))
         return blocks + ([self._newton(others)] if len(others) else [])
-
-    def _soft(self, columns):
-        """The block of coordinates with absolute values alone, or nothing."""
-        nodes = [node for node, matrix in self.pieces if np.isin(matrix.indices, columns).any()]
-        found, p = self.soft_parts(nodes), self.sets.transposed
-        if found is None or (p is not None and not np.array_equal(found[1][columns], found[1][p[columns]])):
-            raise NoProx("absolute values of one coordinate with several centres have no joint closed form")
-        weight, centre = symmetric(found[0], p)[:, columns], present(found[1][columns])
-        return SoftBlock(columns, *self._parts(columns), weight=weight, centre=centre)
 
     def soft_parts(self, nodes):
         """(weights (K, n), centres (n,)) of the absolute values of single coordinates; None where some have two centres."""

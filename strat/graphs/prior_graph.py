@@ -246,7 +246,17 @@ def _from_matrix(labels, W):
         places = [{plain(label): k for k, label in enumerate(axis)} for axis in (W.index, W.columns)]
         if len(W) == len(labels) and all(place.keys() == set(labels) for place in places):
             W = W.iloc[tuple([place[label] for label in labels] for place in places)]
-    W = _as_csr(W)
+    if not sparse.issparse(W):
+        try:
+            W = np.asarray(W)
+        except ValueError:
+            raise GraphError("W of (labels, W) is not a matrix: its rows have different lengths.") from None
+        if W.dtype == object and all(isinstance(w, numbers.Real) for w in W.ravel()):
+            W = W.astype(float)
+    if W.ndim != 2 or W.dtype.kind not in "biuf":
+        raise GraphError(f"W of (labels, W) is not a matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
+    W = sparse.csr_array(W.astype(float))  # a copy
+    W.sum_duplicates()
     if W.shape != (len(labels), len(labels)):
         text = f"W has shape {W.shape}, but there are {len(labels):,} labels"
         raise GraphError(f"{text}. W must be square, with one row per label.")
@@ -294,21 +304,6 @@ def _from_edge_list(labels, i, j, w):
     if (i < j).any() and (i > j).any() and np.isin(i * K + j, j * K + i)[i != j].any():
         return _from_matrix(labels, sparse.coo_array((w, (i, j)), shape=(K, K)))
     return PriorGraph.from_terms(labels, *_checked(labels, i, j, w)[:3])
-
-
-def _as_csr(W):
-    if not sparse.issparse(W):
-        try:
-            W = np.asarray(W)
-        except ValueError:
-            raise GraphError("W of (labels, W) is not a matrix: its rows have different lengths.") from None
-        if W.dtype == object and all(isinstance(w, numbers.Real) for w in W.ravel()):
-            W = W.astype(float)
-    if W.ndim != 2 or W.dtype.kind not in "biuf":
-        raise GraphError(f"W of (labels, W) is not a matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
-    W = sparse.csr_array(W.astype(float))  # a copy
-    W.sum_duplicates()
-    return W
 
 
 def _checked(labels, i, j, weights):

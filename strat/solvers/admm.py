@@ -148,22 +148,18 @@ class Consensus(Algorithm):
             x.theta = self.problem.project(theta)
             x.evaluate()
         self.wait -= 1
-        if self.wait <= 0:
-            self._adapt()
+        if self.wait <= 0:  # rho is multiplied by the root of the ratio of the residuals
+            self.interval += max(self.interval // 2, 1)
+            self.wait = self.interval
+            factor = math.sqrt((self.primal + 1e-300) / (self.dual + 1e-300))
+            if not 1 / UNBALANCED < factor < UNBALANCED:
+                rho = rho * min(max(factor, 0.1), 10.0)
+                self.rho = min(max(rho, self.first_rho / RANGE), self.first_rho * RANGE)
 
     def _loss_prox(self, v, t):
         """The loss's prox, from the last one where it is iterative."""
         prox = self.problem.loss.prox
         return prox.near(v, t, self.theta) if self.started and hasattr(prox, "near") else prox(v, t)
-
-    def _adapt(self):
-        """Multiply rho by the root of the ratio of the residuals."""
-        self.interval += max(self.interval // 2, 1)
-        self.wait = self.interval
-        factor = math.sqrt((self.primal + 1e-300) / (self.dual + 1e-300))
-        if not 1 / UNBALANCED < factor < UNBALANCED:
-            rho = self.rho * min(max(factor, 0.1), 10.0)
-            self.rho = min(max(rho, self.first_rho / RANGE), self.first_rho * RANGE)
 
     def residual(self, tol):
         """Residual of x, or None where the copies are known not to agree yet."""

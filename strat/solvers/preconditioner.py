@@ -105,7 +105,13 @@ class Preconditioner:
 
     def by_graph(self, diagonal):
         """Inverse of G(w) diag(couple) + diag(about `diagonal`), (K, n), from one factor for every group of coordinates."""
-        groups = self._groups(diagonal)
+        # Coordinates of like coupling, whose mean curvatures differ by less than SPREAD, make a group.
+        size, kind, groups = diagonal.mean(axis=0), self.laplacians.kind, []
+        for c in np.lexsort((size, kind)):
+            if not groups or kind[c] != kind[groups[-1][0]] or not size[c] <= SPREAD * size[groups[-1][0]]:
+                groups.append([])
+            groups[-1].append(c)
+        groups = [np.sort(columns) for columns in groups]
         shift = [np.maximum(diagonal[:, c].mean(axis=1), LEAST * self.graph[:, c].mean()) for c in groups]
         shift = np.stack(shift, axis=1)
         if shift.shape != self.shift.shape or np.any(np.abs(shift - self.shift) > SIMILAR * self.shift):
@@ -157,15 +163,6 @@ class Preconditioner:
             factor = self.laplacians.solver(c, shift)
         self.factorizations += factor is not None
         return factor or (lambda r: r / shift[:, None])
-
-    def _groups(self, diagonal):
-        """Coordinates of like coupling, whose mean curvatures differ by less than SPREAD."""
-        size, kind, groups = diagonal.mean(axis=0), self.laplacians.kind, []
-        for c in np.lexsort((size, kind)):
-            if not groups or kind[c] != kind[groups[-1][0]] or not size[c] <= SPREAD * size[groups[-1][0]]:
-                groups.append([])
-            groups[-1].append(c)
-        return [np.sort(columns) for columns in groups]
 
 
 def _inverses(A):
