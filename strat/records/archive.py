@@ -104,7 +104,6 @@ _READERS = {
     "bytes": bytes.fromhex,
     "period": lambda text: _pandas().Period(ordinal=int(text.split()[0]), freq=text.split()[1]),
 }
-_GROUPS = {"tuple": tuple, "frozenset": frozenset}
 
 
 def encoded(label):
@@ -136,8 +135,8 @@ def decoded(entry):
     if not isinstance(entry, dict | list):
         return entry
     kind, value = next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else ("", None)
-    if kind in _GROUPS and isinstance(value, list):
-        return _GROUPS[kind](map(decoded, value))
+    if kind in ("tuple", "frozenset") and isinstance(value, list):
+        return (tuple if kind == "tuple" else frozenset)(map(decoded, value))
     if kind in _READERS and isinstance(value, str):
         return _READERS[kind](value)
     if kind == "interval" and isinstance(value, list) and len(value) == 3:

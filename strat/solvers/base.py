@@ -40,10 +40,6 @@ _OPTIONS = """patience : int, optional
         Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal."""
 
 
-def _whole(value):
-    return isinstance(value, Integral) and value >= 0
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class Solver(BaseEstimator):
     """Base class: a subclass has the options as fields, `needs`, and `_algorithm(problem, theta, w)`.
@@ -62,8 +58,8 @@ class Solver(BaseEstimator):
     follows_edges = False
     _ranges = {
         "tol": ("a number of at least 0", lambda v: isinstance(v, Real) and v >= 0),
-        "max_iter": ("a whole number of at least 0", _whole),
-        "patience": ("a whole number above 0", lambda v: v is None or (_whole(v) and v > 0)),
+        "max_iter": ("a whole number of at least 0", lambda v: isinstance(v, Integral) and v >= 0),
+        "patience": ("a whole number above 0", lambda v: v is None or (isinstance(v, Integral) and v > 0)),
         "time_limit": ("a number of seconds", lambda v: v is None or (isinstance(v, Real) and v >= 0)),
         "callback": ("a function of the state", lambda v: v is None or callable(v)),
     }
