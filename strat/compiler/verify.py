@@ -223,13 +223,11 @@ class Reference:
         return folded(e, own)
 
     def _sum(self, variables, k):
-        """The sum over the records of stratum k."""
         rows = np.flatnonzero(k == INDEX) if self.program.data else [None]
         return sum(self._on(self.program.expression, variables, row) for row in rows)
 
     def _named(self, theta, make=cp.Constant):
-        named = self.program.layout.unpack(theta[None])
-        return {name: make(value[0]) for name, value in named.items()}
+        return {name: make(value[0]) for name, value in self.program.layout.unpack(theta[None]).items()}
 
     def value(self, theta, record):
         """The expression's value for one record of a stratum."""

@@ -30,8 +30,7 @@ def candidate_edges(edges, prior, parameters=None):
                 f'edges={edges!r} is not known. Use "all", "prior", "two-hop", "knn", a list of pairs of labels, or a graph.'
             )
         if edges == "knn" and prior.K > 1:
-            near = neighbors(parameters(), min(NEAREST, prior.K - 1))
-            ends = tuple(map(np.append, ends, near))
+            ends = tuple(map(np.append, ends, neighbors(parameters(), min(NEAREST, prior.K - 1))))
         elif edges == "two-hop":
             A = sp.csr_array((np.ones(len(prior.i)), ends), shape=(prior.K, prior.K))
             A = A + A.T

@@ -154,7 +154,7 @@ def from_geometry(
                 f"rule={rule!r} joins places that touch, which gives {len(i):,} edges here: points have no borders, and "
                 f'between polygons there may be gaps. Use rule="nearest", or shapes that share their borders.'
             )
-        graph = joined(nodes, i, j, weight, name)
+        graph = weighted(nodes, *unique_edges(i, j, len(nodes))[:2], weight, name)
     else:
         raise OptionError(f'rule is {rule!r}, but it is one of "queen", "rook", "nearest".')
     nx.set_node_attributes(graph, dict(zip(nodes, values, strict=True)), "geometry")
@@ -166,13 +166,8 @@ def nearest(nodes, features, k, metric="euclidean", name=None, weight=1.0):
     if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 1 <= k < len(nodes):
         raise OptionError(f"k is {k!r}, but {len(nodes):,} strata have 1 to {len(nodes) - 1:,} neighbours.")
     with _errors_of(metric):
-        return joined(nodes, *neighbors(features, int(k), metric), weight, name)
-
-
-def joined(nodes, i, j, weight, name):
-    """Return the graph with edges at positions (i, j), which may occur several times."""
-    i, j, _ = unique_edges(i, j, len(nodes))
-    return weighted(nodes, i, j, weight, name)
+        i, j, _ = unique_edges(*neighbors(features, int(k), metric), len(nodes))  # a pair may be found twice
+        return weighted(nodes, i, j, weight, name)
 
 
 def neighbors(features, k, metric="euclidean"):

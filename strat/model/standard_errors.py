@@ -59,8 +59,7 @@ def standard_errors(model: Any, dispersion: float = 1.0) -> dict:
     array([0.5, 1. ])
     """
     C, free = _covariances(model, dispersion, "standard_errors")
-    errors = np.where(free, np.sqrt(np.einsum("kaa->ka", C)), np.nan)
-    return model.base.layout.unpack(errors)
+    return model.base.layout.unpack(np.where(free, np.sqrt(np.einsum("kaa->ka", C)), np.nan))
 
 
 def covariances(model: Any, dispersion: float = 1.0) -> np.ndarray:

@@ -43,8 +43,7 @@ def _common(model):
         shared = as_fitted(model)
         shared.shared, shared.solver, shared.graph_regularizer = True, None, FixedGraph()
         problem = BoundModel(shared, records=training_records(model, 'unseen="common"')).problem()
-        solver = default_solver(problem.loss, False, problem.regularizer)
-        model._common = solve(problem, solver).theta
+        model._common = solve(problem, default_solver(problem.loss, False, problem.regularizer)).theta
     return model._common
 
 

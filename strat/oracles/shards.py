@@ -76,7 +76,6 @@ class Shards(Oracle):
         return self._like.missing(name)
 
     def _at(self, theta, curved=False):
-        """The sums at a point."""
         for point, sums in self._points:
             if np.array_equal(point, theta) and (len(sums) == 4 or not curved):
                 self._curved = self._curved or curved

@@ -174,9 +174,7 @@ def zero(problem):
 def inside(problem, theta):
     """theta, with other parameters in the strata where the loss or its gradient is not finite there."""
     bad = np.zeros(1) if problem.loss.quadratic else ~problem.inside(theta)
-    if not bad.any() or problem.start_point is None:
-        return theta
-    return problem.start_point(theta, bad)
+    return problem.start_point(theta, bad) if bad.any() and problem.start_point is not None else theta
 
 
 def _theta(problem, name, seed, limit):

@@ -61,8 +61,7 @@ class Units:
         """Whether the loss at a point in these units is so far below their start's that they hide it; not in a perfect fit."""
         if self.worth <= 1 or not abs(x.loss) < LOSSES[0]:
             return False
-        at_zero = self._loss(np.zeros_like(x.theta))
-        return not abs(x.loss) < PERFECT * at_zero < np.inf
+        return not abs(x.loss) < PERFECT * self._loss(np.zeros_like(x.theta)) < np.inf
 
     def _loss(self, theta):
         return abs(float(np.sum(self.problem.loss.value(theta))))
