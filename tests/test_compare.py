@@ -39,6 +39,20 @@ def test_the_numbers_are_those_of_plain_fits():
     assert table.best() == "lrsm"
 
 
+def test_weights_count_in_fits_and_metrics():
+    weight, metrics = np.repeat([2.0, 1.0], [30, N - 30]), {"loss": "loss", "mse": mean_squared_error}
+    cut, twice = slice(CUT), np.repeat(np.arange(CUT), weight[:CUT].astype(int))
+    given = {"train": TRAIN, "test": TRAIN, "sample_weight": (weight[cut], weight[cut]), "metrics": metrics}
+    weighted = strat.compare(MODELS, **given)
+    part = X[twice], Y[twice], [Z[i] for i in twice]
+    split = strat.compare(MODELS, data=(X, Y, Z), sample_weight=weight, splits=[(range(CUT), range(CUT, N))])
+    repeated = strat.compare(MODELS, train=part, test=part, metrics=metrics)
+    for name in MODELS:
+        for metric in metrics:
+            assert weighted.mean(name, metric) == pytest.approx(repeated.mean(name, metric))
+        assert split.mean(name, part="train") == pytest.approx(weighted.mean(name, part="train"))
+
+
 def test_repeated_splits_have_seeds_errors_and_paired_differences():
     table = strat.compare(MODELS, data=(X, Y, Z), splits=4, random_state=7)
     assert [run["seed"] for run in table.runs] == [7, 7, 8, 8, 9, 9, 10, 10]
@@ -137,6 +151,7 @@ def test_tables_are_aligned_and_plots_drawn():
         ({"models": {"a": 3}}, OptionError, "the model 'a' is an int"),
         ({}, OptionError, "either train= and test=, or data="),
         ({"train": TRAIN}, OptionError, "train= and test= go together"),
+        ({"train": TRAIN, "test": TEST, "sample_weight": np.ones(N)}, OptionError, "must be a pair"),
         ({"data": X}, DataError, "data must be a tuple"),
         ({"data": (X, Y)}, DataError, r"data must hold the data arguments \(x, y\) and then the strata"),
         ({"data": (X, Y[:5], Z)}, ShapeError, "data: y has 5 records, but the strata have 90"),

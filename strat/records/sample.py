@@ -9,16 +9,17 @@ import scipy.sparse as sp
 from strat.errors import DataError, OptionError, ShapeError, check_whole, type_name
 from strat.oracles.base import host, is_foreign
 from strat.records.labels import as_frame, axis_factors, named_columns, read_labels
+from strat.records.records import read_weight
 
 
 class Sample:
     """The arguments ``(*data, strata)`` of a fit, in the form in which they came; `where` is their name, for messages.
 
-    Strata may be left out where the models were declared with them. ``labels`` has the label of each record, and
-    ``by_column`` says whether columns of the first data argument hold them.
+    Strata may be left out where the models were declared with them. ``labels`` has the label of each record, ``by_column``
+    says whether columns of the first data argument hold them, and ``weight`` (N,) is None where no weights are given.
     """
 
-    def __init__(self, models, arguments, where):
+    def __init__(self, models, arguments, where, sample_weight=None):
         self.where, self.models = where, models
         if not isinstance(arguments, (tuple, list)):
             raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(arguments)}.")
@@ -44,6 +45,7 @@ class Sample:
                 raise ShapeError(
                     f"{where}: {name} has {length(argument)} records, but the strata have {len(self.labels)} labels."
                 )
+        self.weight = None if sample_weight is None else read_weight(sample_weight, len(self.labels))
 
     def __len__(self):
         return len(self.labels)
@@ -55,6 +57,7 @@ class Sample:
         rows = slice(None) if index is None else index
         part.data = tuple(take(argument, rows) for argument in self.data)
         part.labels = self.labels.take(rows)
+        part.weight = None if self.weight is None else self.weight[rows]
         part.strata = self.strata if self.by_column else part.labels
         return part
 

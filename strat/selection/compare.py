@@ -27,6 +27,7 @@ def compare(
     test: tuple | None = None,
     *,
     data: tuple | None = None,
+    sample_weight: Any = None,
     splits: Any = 10,
     test_size: float = 0.2,
     random_state: int = 0,
@@ -50,6 +51,8 @@ def compare(
         ``(*data, strata)``: one split that is given.
     data : tuple
         ``(*data, strata)``: all records, to be split repeatedly.
+    sample_weight : (N,) array-like, or a pair of them, optional
+        Weights of the records of `data`, or of those of `train` and of `test`, in fits and in metrics.
     splits : int, splitter or iterable of pairs
         A number of random splits; a splitter such as ``StrataKFold(5)`` or ``RollingOrigin(6, time=1)``; or pairs of
         positions (training, test).
@@ -59,7 +62,7 @@ def compare(
         Random split number i has the seed random_state + i.
     metrics : dict, optional
         ``{name: metric}``, each the word "loss" (the mean loss, the default) or a function ``f(y_true, prediction)`` of
-        the last data argument and the declaration's ``predict``.
+        the last data argument and the declaration's ``predict``, with ``sample_weight=`` where weights are given.
     n_jobs : int
         Number of processes, -1 for one a processor; the result is the same, but for the seconds.
 
@@ -92,17 +95,18 @@ def compare(
     for name, metric in metrics.items():
         if metric != "loss" and not callable(metric):
             raise OptionError(f'metric {name!r} must be "loss" or f(y_true, prediction), not {metric!r}.')
-    if (train is None) != (test is None):
-        raise OptionError("train= and test= go together; give both, or data= to be split.")
-    if (train is None) == (data is None):
-        raise OptionError("give either train= and test=, or data= to be split.")
+    if (train is None) != (test is None) or (train is None) == (data is None):
+        raise OptionError("give either train= and test=, or data= to be split; train= and test= go together.")
     if set(map(str, metrics.values())) == {"loss"}:
         warn_of_losses(models, 'Give a metric for all, metrics={"name": f(y_true, prediction)}.')
     everyone, seeds = list(models.values()), repeat(None)
     if train is not None:
-        parts = [(Sample(everyone, train, "train").part(), Sample(everyone, test, "test").part())]
+        if sample_weight is not None and (not isinstance(sample_weight, tuple) or len(sample_weight) != 2):
+            raise OptionError("beside train= and test=, sample_weight must be a pair, (of train, of test).")
+        both = zip((train, test), ("train", "test"), sample_weight or (None, None), strict=True)
+        parts = [tuple(Sample(everyone, *one).part() for one in both)]
     else:
-        sample = Sample(everyone, data, "data")
+        sample = Sample(everyone, data, "data", sample_weight)
         if isinstance(splits, Integral) and not isinstance(splits, bool):
             check_whole("splits", splits, 1)
             if isinstance(test_size, bool) or not 0 < test_size < 1:
@@ -129,20 +133,17 @@ def compare(
 def _run(name, seed, model, train, test, metrics):
     """Fit one model to one split and measure it."""
     seen, run = set(train.labels), {"model": name, "seed": seed, "status": "failed", "objective": None}
-    unseen = np.flatnonzero([label not in seen for label in test.labels])
+    started, unseen = time.perf_counter(), np.flatnonzero([label not in seen for label in test.labels])
     run |= {"error": None, "values": {}, "unseen": len(unseen)}
     parts = {"test": test, "train": train, **({"unseen": test.part(unseen)} if len(unseen) else {})}
-
-    started = time.perf_counter()
     with warnings.catch_warnings(record=True, action="always") as caught:
         try:
-            fit_within(model, train.data, train.strata)
+            fit_within(model, train.data, train.strata, train.weight)
             run["seconds"] = time.perf_counter() - started
             pairs = product(parts.items(), metrics.items())
             run["values"] = {(where, n): measure(model, part, metric) for (where, part), (n, metric) in pairs}
-            result = getattr(model, "result_", None)
-            ended = (result.status, result.objective) if result else ("fitted", None)
-            run["status"], run["objective"] = ended
+            r = getattr(model, "result_", None)
+            run["status"], run["objective"] = getattr(r, "status", "fitted"), getattr(r, "objective", None)
         except Exception as error:  # one model's failure is a row of the table
             run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]

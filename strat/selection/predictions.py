@@ -138,6 +138,8 @@ def prediction_of(model, part):
 def measure(model, part, metric):
     """The mean loss of a fitted model on some records, or a metric f(y, prediction) of the last data argument."""
     if isinstance(metric, str):
-        return -model.score(*part.data, strata=part.strata)
+        return -model.score(*part.data, strata=part.strata, sample_weight=part.weight)
     y = part.data[-1].toarray() if sp.issparse(part.data[-1]) else np.asarray(part.data[-1])
-    return float(metric(y.reshape(len(y), *model.base.data[-1].shape), prediction_of(model, part)))
+    y = y.reshape(len(y), *model.base.data[-1].shape)
+    weights = {} if part.weight is None else {"sample_weight": part.weight}
+    return float(metric(y, prediction_of(model, part), **weights))
