@@ -301,8 +301,7 @@ class Point:
     @property
     def size(self):
         """1 + size of the terms in the residual of theta, at a point with gradients."""
-        slope, product = np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product)
-        return 1 + max(product, slope if slope < np.inf else 0.0)  # at edges it may be infinite
+        return 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
 
     def w_residual(self):
         """||prox(w - gradient) - w||, with step 1, over the size of its terms; 0 for a given graph."""

@@ -9,7 +9,7 @@ from strat.errors import ConvergenceWarning
 from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
-from strat.solvers.cone import ConeNewton
+from strat.solvers.cone import ConeNewton, lowers
 from strat.solvers.joint_steps import JointSteps, graph_step
 from strat.solvers.proximal_newton import ProximalNewton
 
@@ -127,9 +127,11 @@ class BlockDescent(Algorithm):
         """The residual of F; with cone programs ||subgradient + G(W) theta|| over 1 + max(||subgradient||, ||G(W) theta||)."""
         if not self.by_cones:
             return point.differentiate().residual()
-        left, product = np.linalg.norm(self.subgradient + point.product), np.linalg.norm(point.product)
-        size = point.differentiate().size if self.smooth else 1 + product
-        share = float(left / max(size, 1 + np.linalg.norm(self.subgradient))) if left < np.inf else np.inf
+        error = self.subgradient + point.product
+        left, size = np.linalg.norm(error), max(np.linalg.norm(self.subgradient), np.linalg.norm(point.product))
+        share = float(left / (1 + size)) if left < np.inf else np.inf
+        if left < np.inf and (self.cones == "records" or not self.smooth):
+            share = min(share, lowers(error, point))
         return {"theta": share, "W": point.differentiate_w().w_residual()}
 
     def _theta_step(self, x, tol):

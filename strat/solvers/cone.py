@@ -198,9 +198,10 @@ class ConeNewton(Algorithm):
 
     def _share(self):
         """What is left of the stationarity condition at x, relative to its terms."""
-        known = self.problem.loss.has("value_and_gradient")
-        size = self.differentiate_x().size if known else 1 + np.linalg.norm(self.x.product)
-        return float(np.linalg.norm(self.left[0]) / size)
+        error, x = self.left[0], self.x
+        if self.smooth:
+            return float(np.linalg.norm(error) / self.differentiate_x().size)
+        return min(float(np.linalg.norm(error) / (1 + np.linalg.norm(x.product))), lowers(error, x))
 
     def certificate(self, theta, w):
         """Residual of a point that is to be returned: of x, or unknown and so infinite."""
@@ -208,6 +209,14 @@ class ConeNewton(Algorithm):
         if known is None and self.smooth:
             return super().certificate(theta, w)
         return known or {"theta": np.inf, "W": 0.0}
+
+
+def lowers(error, point):
+    """About how much lower F may be than at a point where `error` (K, n) is left of stationarity, relative to F.
+
+    F(theta) − F(theta*) ≤ gap + ⟨error, theta − theta*⟩, and theta* is about as large as theta, in any units.
+    """
+    return float(np.vdot(np.abs(error), np.abs(point.theta)) / (1 + abs(point.objective)))
 
 
 def _accuracy(left):
