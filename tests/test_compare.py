@@ -169,6 +169,15 @@ def test_wrong_arguments_raise(arguments, error, words):
         strat.compare(**{"models": MODELS, **arguments})
 
 
+def test_a_factor_is_time_where_labels_are_no_tuples():
+    z, models = [a for a, _ in Z], {"lrsm": strat.lrsm(BASE, AGE), "other": LinearRegression()}
+    named, plain = (
+        strat.compare(models, data=(X, Y, z), splits=strat.RollingOrigin(2, time=time))
+        for time in ("age", None)
+    )
+    assert all(named.mean(name) == plain.mean(name) for name in models)
+
+
 def test_labels_that_are_no_tuples_are_features_of_other_models():
     x, y, b = cp.Parameter(name="x"), cp.Parameter(name="y"), cp.Variable(name="b")
     base = strat.BaseModel(cp.square(x * b - y), data=(x, y), predict=x * b)

@@ -15,6 +15,7 @@ from strat.problem import joint_problem
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import LogDet
 from strat.problem.laplacians import Laplacians
+from strat.solvers.joint_steps import graph_step
 
 H = LogDet(0.7, 0.3, 0.2, 0.4)
 COUPLE = np.array([1.0, 0.0, 2.5])
@@ -83,6 +84,13 @@ def test_residual_from_its_definition(part, monkeypatch):
     assert residual["theta"] == pytest.approx(np.linalg.norm(step) / size)
     size = 1 + max(np.linalg.norm(d / 2), 0.7 * np.linalg.norm(rho))
     assert residual["W"] == pytest.approx(np.linalg.norm(move) / size)
+
+
+def test_graph_steps_of_many_numbers(monkeypatch):
+    p = joint()
+    w = graph_step(p, point(p)[0]).w
+    monkeypatch.setattr(joint_problem, "PART", 7)
+    np.testing.assert_array_equal(graph_step(p, point(p)[0]).w, w)
 
 
 def test_both_edge_sets_agree():

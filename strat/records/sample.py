@@ -74,9 +74,10 @@ class Sample:
             check_whole("folds", folds, 2)
             folds = StrataKFold(int(folds), random_state=random_state)
         if isinstance(getattr(folds, "time", None), str):  # of a RollingOrigin, perhaps a factor of the graph
-            factors = axis_factors(*(model.graph for model in self.models))
-            folds = copy.copy(folds)
-            folds.time = next((axis for axis, name in factors.items() if name == folds.time), folds.time)
+            factors = axis_factors(*(getattr(model, "graph", None) for model in self.models))
+            folds, whole = copy.copy(folds), not isinstance(next(iter(self.labels.values), None), tuple)
+            axes = [None if whole else axis for axis, name in factors.items() if name == folds.time]
+            folds.time = axes[0] if axes else folds.time
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The groups parameter is ignored")
             if hasattr(folds, "split") and not isinstance(folds, str):

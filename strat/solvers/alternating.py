@@ -128,8 +128,8 @@ class BlockDescent(Algorithm):
         if not self.by_cones:
             return point.differentiate().residual()
         error = self.subgradient + point.product
-        left, size = np.linalg.norm(error), max(np.linalg.norm(self.subgradient), np.linalg.norm(point.product))
-        share = float(left / (1 + size)) if left < np.inf else np.inf
+        left, size = np.linalg.norm(error), 1 + max(map(np.linalg.norm, (self.subgradient, point.product)))
+        share = float(left / size) if left < np.inf else np.inf
         if left < np.inf and (self.cones == "records" or not self.smooth):
             share = min(share, lowers(error, point))
         return {"theta": share, "W": point.differentiate_w().w_residual()}

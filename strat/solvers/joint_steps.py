@@ -219,8 +219,9 @@ def swap_graphs(a, b):
 
 def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     """Minimise 1/2 sum_e w_e d_e(theta) + h(w) over the weights, from w or W0, to a W residual of `tol`; return a Result."""
-    given, h = Quadratic(np.zeros(len(theta)), np.zeros(theta.shape)), problem.graph_regularizer
-    given.prox, given.hessian_operator = lambda v, t: theta.copy(), None  # theta does not move
+    given, h = Quadratic(np.zeros(1), np.zeros((1, problem.n))), problem.graph_regularizer
+    given.prox, given.hessian_operator = lambda v, t, start: theta.copy(), None  # theta does not move
+    given.prox.costly = True  # it is that of all strata
     fixed = JointProblem(given, given, h, problem.edges, problem.w0, problem.couple, problem.outside)
     if not hasattr(problem.graph_oracle(), "minimize"):
         return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, problem.w0 if w is None else w)
