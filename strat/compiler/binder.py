@@ -257,10 +257,14 @@ class Assembly:
 
     def parts(self):
         """The oracles whose sum this is."""
-        parts = list(self.quadratics)
-        if self.linear.any() or self.constant.any() or not (parts or self.roots):
-            parts.insert(0, Quadratic(self.constant, self.linear))
-        return parts + (self.binder.oracles(self.roots, self.active) if self.roots else [])
+        tapes = self.binder.oracles(self.roots, self.active) if self.roots else []
+        parts = [*self.quadratics, *tapes]
+        if self.linear.any() or self.constant.any() or not parts:
+            # Beside a logarithm the mean slope says how large theta is.
+            slope = np.abs(self.linear).sum(axis=0) / (1 if self.weight is None else self.weight.sum() or 1)
+            sizes = np.any([tape.scale_free for tape in tapes] or False, axis=0) * slope
+            parts.insert(0, Quadratic(self.constant, self.linear, sizes=sizes))
+        return parts
 
     def oracle(self, cones=None, parts=None):
         """The sum as one oracle, without a prox; `parts` are the oracles whose sum it is, where they are known."""

@@ -114,8 +114,10 @@ def _covariances(model, dispersion, what):
     np.einsum("kaa->ka", C)[infinite] = np.inf
     if model.shared:
         C, free, infinite = (np.repeat(array, len(model.strata_), axis=0) for array in (C, free, infinite))
-    strata = [model.strata_[k] for k in np.flatnonzero(infinite.any(axis=1)).tolist()]
-    if strata:
+    if kinks := hessian.free.kinks.sum():
+        what = "touches a bound or constraint that exerts no force, or lies on a kink; move it a little"
+        DataWarning.warn(f"standard errors mean nothing in {kinks:,} of {K:,} strata, where the fit {what}.")
+    if strata := [model.strata_[k] for k in np.flatnonzero(infinite.any(axis=1)).tolist()]:
         DataWarning.warn(
             f"{int(infinite.sum()):,} parameters in {len(strata):,} strata ({some_of(strata)}) have infinite standard errors: "
             "neither records nor graph nor regularizer determine them. Add a ridge or edges, or leave out what is "

@@ -141,8 +141,17 @@ class Tape(Oracle):
 
     @cached_property
     def sizes(self):
-        designs = [form.design for node in self.nodes for form in node.forms if form.design is not None]
-        return np.max([design.sizes() for design in designs], axis=0, initial=0.0)
+        return self._sizes(scale_free=False)
+
+    @property
+    def scale_free(self):
+        """Mask (n,) of the coordinates in functions that do not say how large they are."""
+        return self._sizes(scale_free=True) > 0
+
+    def _sizes(self, scale_free):
+        nodes = (node for node in self.nodes if (node.rule.scale_free and not node.on_records) == scale_free)
+        designs = (form.design for node in nodes for form in node.forms if form.design is not None)
+        return np.max([np.zeros(self.n), *(design.sizes() for design in designs)], axis=0)
 
     @cached_property
     def kinked_rows(self):

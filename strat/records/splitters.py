@@ -1,6 +1,7 @@
 """Splitters of records, as scikit-learn takes them: folds that keep strata, and origins that roll through time."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -163,10 +164,10 @@ class RollingOrigin(StrataSplitter):
     def _time_of(self, label):
         if self.time is None or callable(self.time):
             return label if self.time is None else self.time(label)
-        try:
-            return label[self.time]
-        except (TypeError, IndexError):
-            raise OptionError(
-                f"time={self.time!r} is not a position in the label {label!r}, a column of X or a factor of a model's graph; "
-                f"give one of these, or a function of the label."
-            ) from None
+        if isinstance(label, tuple):
+            with suppress(TypeError, IndexError):
+                return label[self.time]
+        raise OptionError(
+            f"time={self.time!r} is not a position in the label {label!r}, a column of X or a factor of a model's graph; "
+            f"give one of these, or a function of the label."
+        )

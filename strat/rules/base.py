@@ -47,6 +47,9 @@ class Rule:
     steep = ()
     #: Arguments with an interval whose finite end belongs to the domain, with a finite slope: a minimum may lie there.
     closed = ()
+    #: Whether f(c u) is f(u) plus a number or, beside such a function, c f(u): of arguments without data f does not say how
+    #: large they are.
+    scale_free = False
     #: What the prox and the projection combine with (see `GroupBlock`): "absolute" where the function grows in every
     #: |u|, "ordered" where it is symmetric, so that they keep the order of the entries.
     invariance = None

@@ -49,7 +49,7 @@ class Exp(Scalar):
 class Log(Scalar):
     """log(u), -inf at 0."""
 
-    intervals = {0: (0.0, np.inf)}
+    intervals, scale_free = {0: (0.0, np.inf)}, True
     value = staticmethod(lambda u: np.log(np.maximum(u, 0.0)))
     slopes = (lambda u, out: 1.0 / u, lambda u, out: -1.0 / u**2)
     example = at_point(lambda u: -cp.sum(cp.log(u)), u=[0.5, 1.0, 2.0])

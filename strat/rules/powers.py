@@ -135,7 +135,7 @@ class QuadOverLin(Rule):
     """Σ u² / y of each row, y > 0; a sum of squares where y is not a variable."""
 
     intervals = {1: (0.0, np.inf)}
-    steep = (1,)
+    steep, scale_free = (1,), True
     example = at_point(cp.quad_over_lin, u=[1.0, -2.0], y=1.5)
 
     @classmethod

@@ -21,7 +21,7 @@ ROUNDING = 1e-13
 class MatrixFraction(Rule):
     """tr XᵀP⁻¹X with P positive definite."""
 
-    definite = (1,)
+    definite, scale_free = (1,), True
     example = at_point(cp.matrix_frac, u=[1.0, -2.0], S=[[2.0, 0.5], [0.5, 1.0]])
 
     @classmethod
@@ -146,7 +146,7 @@ class LambdaMax(LambdaSumLargest):
 class LogDetRule(_Eigenvalues):
     """log det S of a positive definite S, -inf otherwise: covariance models."""
 
-    definite = (0,)
+    definite, scale_free = (0,), True
     example = at_point(lambda S: -cp.log_det(S), S=[[2.0, 0.5], [0.5, 1.0]])
     # z² − uz + step = 0, step < 0, for each eigenvalue u
     prox_eigenvalues = staticmethod(lambda values, step: positive_root(values, -step[:, None]))

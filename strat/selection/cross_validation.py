@@ -97,7 +97,7 @@ class CrossValidation:
             def fit(keywords, near, seconds):
                 _, result = refits.fit(*(near or ()), time_limit=seconds, **keywords)
                 theta, w = result.theta, result.w
-                return result.status, (theta, w), held.losses(theta, keywords.get("values"))
+                return result.status, (theta, w), held.losses(theta)
         else:  # which has no constants
             model = with_strata(self.model, self.nodes)
             given = None if (weight == 1).all() else weight[inside]

@@ -142,12 +142,12 @@ class ConeNewton(Algorithm):
         x, z = self.x, self.z
         z.theta[...] = off_edges(self.problem.loss, theta, self.problem.project)
         z.evaluate()
-        self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
         if not z.objective <= x.objective:
             self.stalled = True
             slack = min(solution.gap, ROUGH * (1 + abs(x.objective)))
             if not z.objective <= x.objective + min(x.noise, z.noise) + slack:
                 return
+        self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 
     def _searched(self, theta, H, solution):

@@ -9,7 +9,7 @@ from strat.problem.joint_problem import JointProblem
 
 LOSSES = (1e-1, 1e6)  # that are taken as they are
 APART = 1e3  # largest ratio of the units of coordinates that a closed prox ties together, and of F and h
-PERFECT = 1e-12  # share of the loss at 0 that a perfect fit leaves by rounding
+PERFECT = 1e-13  # relative change of parameters that changes the loss of a perfect fit
 FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
 
 
@@ -58,10 +58,15 @@ class Units:
             self.problem = JointProblem(loss, r, h, problem.edges, problem.w0, couple, problem.outside)
 
     def outgrown(self, x):
-        """Whether the loss at a point in these units is so far below their start's that they hide it; not in a perfect fit."""
+        """Whether the loss at a point in these units is so far below their start's that they hide it.
+
+        In a perfect fit it is rounding: parameters that differ by little more than rounding have another loss.
+        """
         if self.worth <= 1 or not abs(x.loss) < LOSSES[0]:
             return False
-        return not abs(x.loss) < PERFECT * self._loss(np.zeros_like(x.theta)) < np.inf
+        theta = self.outside(x.theta)
+        near = theta + PERFECT * theta * np.random.default_rng(0).standard_normal(theta.shape)
+        return abs(self._loss(near) - self._loss(theta)) < self._loss(theta)
 
     def _loss(self, theta):
         return abs(float(np.sum(self.problem.loss.value(theta))))

@@ -15,6 +15,7 @@ from strat.selection.tuning.path import FAILURES, START, best, choices, choose, 
 from strat.selection.tuning.result import Tuned
 from strat.solvers.progress import logger
 
+LEAST = 1e-5  # share of the held-out loss that the last descent gains at least, or the start is kept
 FOR_ROUNDS = 0.7  # share of the time limit for the rounds; the rest is for the last descent
 
 
@@ -38,7 +39,7 @@ def tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **option
         with clock.interruptible():
             walk(points, [*stages[:number], last], objective, None, "all records", clock.check, **steps)
         values = [point.value for point in points.values()]
-        if values and values[-1] < history[-1]:
+        if values and values[-1] < history[-1] - LEAST * abs(history[-1]):
             improved, choice, branch = True, key, branches[name]
             *_, (x, _, _) = points.values()
             history = [history[0], *values[name == "model" :]]  # which has the start already

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 from sklearn.base import clone
 
-from strat.errors import ConvergenceWarning, NoOracleError, first_line
+from strat.errors import ConvergenceWarning, DataError, NoOracleError, first_line
 from strat.model.fit import Refits
 from strat.model.hypergradient import derivatives, over_edges
 from strat.model.linearization import Linearization
@@ -195,6 +195,11 @@ def walk(points, stages, objective, left_out, label, check, *, max_iter, patienc
 
     check()
     points[0, 0] = point_at(space.start)
+    if not np.isfinite(points[0, 0].value):
+        raise DataError(
+            "tune: the held-out loss of the start is infinite, so that it has no slope: some held-out record is impossible by "
+            "the fit. Give a regularizer that keeps it possible, or other folds."
+        )
     unit = abs(points[0, 0].value) or 1.0
     for number, stage in enumerate(stages):
         *_, start = before = [*points.values()]
