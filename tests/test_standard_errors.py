@@ -263,3 +263,14 @@ def test_at_a_curved_constraint_derivatives_are_those_of_the_lagrangian(f):
     assert force.min() > 0.1
     assert np.allclose(strat.covariances(model), [C[:2, :2], C[2:, 2:]], atol=1e-5)
     assert np.allclose(strat.sensitivity(model)[0, 1]["v"].ravel(), -C @ G @ theta, atol=1e-5)
+
+
+def test_a_bound_that_exerts_no_force_is_named():
+    w, x, y = cp.Variable(2, name="w", nonneg=True), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.square(y - x @ w), 0.1 * cp.sum_squares(w), data=(x, y))
+    X = np.c_[RNG.uniform(1, 2, 30), np.zeros(30)]  # a column that never occurs
+    model = strat.separate(base).fit(X, X[:, 0], strata=np.zeros(30))
+    with pytest.warns(
+        strat.DataWarning, match="mean nothing in 1 of 1 strata, where the fit touches a bound"
+    ):
+        strat.standard_errors(model)

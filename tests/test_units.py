@@ -364,3 +364,35 @@ def test_huber_losses_with_almost_all_records_on_their_straight_parts():
     assert model.result_.status == "converged"
     assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-7)
     assert strat.joint(base, path).fit(raw, prices, strata=z).result_.status == "converged"
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
+def test_rates_of_times_in_all_units(unit):
+    r, t = cp.Variable(name="r", pos=True), cp.Parameter(name="t", nonneg=True)
+    z, times = np.repeat([0, 1, 2], [5, 50, 500]), unit * np.random.default_rng(0).exponential(size=555)
+    model = strat.separate(strat.BaseModel(r * t - cp.log(r), data=(t,))).fit(times, strata=z)
+    means = [times[z == k].mean() for k in range(3)]
+    np.testing.assert_allclose(model.theta_["r"] * means, 1.0, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")  # about what the solver's accuracy leaves
+def test_covariances_of_raw_columns():
+    S, x = cp.Variable((2, 2), name="S", PSD=True), cp.Parameter(2, name="x")
+    A = np.random.default_rng(0).standard_normal((N, 2)) * [9e3, 0.05]
+    model = strat.separate(strat.BaseModel(cp.quad_form(x, S) - cp.log_det(S), data=(x,))).fit(A, strata=Z)
+    for k, precision in enumerate(model.theta_["S"]):
+        own = A[k == Z]
+        np.testing.assert_allclose(precision @ own.T @ own / len(own), np.eye(2), atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::strat.DataWarning")
+def test_powers_of_labels_far_from_zero():
+    (b, y), noise = (
+        (cp.Variable(name="b"), cp.Parameter(name="y")),
+        np.random.default_rng(0).standard_normal(N),
+    )
+    far, near = (
+        strat.separate(strat.BaseModel(cp.power(cp.abs(y - b), 4), data=(y,))).fit(level + noise, strata=Z)
+        for level in (1e5, 0.0)
+    )
+    assert far.result_.objective == pytest.approx(near.result_.objective, rel=1e-6)

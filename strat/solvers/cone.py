@@ -142,12 +142,14 @@ class ConeNewton(Algorithm):
         x, z = self.x, self.z
         z.theta[...] = off_edges(self.problem.loss, theta, self.problem.project)
         z.evaluate()
+        # A point that is lower than the solution says that the gap is larger than it seems.
+        gap = max(solution.gap, z.objective - x.objective)
+        self.left = (solution.error, gap / (1 + abs(x.objective)))
         if not z.objective <= x.objective:
             self.stalled = True
             slack = min(solution.gap, ROUGH * (1 + abs(x.objective)))
             if not z.objective <= x.objective + min(x.noise, z.noise) + slack:
                 return
-        self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 
     def _searched(self, theta, H, solution):
