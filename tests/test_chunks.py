@@ -138,9 +138,10 @@ def test_arrow_datasets(records, tmp_path):
 
 def test_what_is_no_source_of_chunks(records):
     model = model_of(LOSSES["logistic"])
-    unknown = records[0][:1], records[1][:1], [7]
+    unknown, same = (records[0][:1], records[1][:1], [7]), iter(in_chunks(*records))
     for chunks, error, match in (
         (iter(in_chunks(*records)), strat.DataError, "gives its chunks once"),
+        (lambda: same, strat.DataError, "same iterator each time, .* returns a new iterator"),
         (10, strat.DataError, "chunks= is 10. Pass a list of chunks, tuples"),
         ([records[:1]], strat.DataError, "chunk 0 must be a tuple"),
         ([], strat.DataError, "has no records"),

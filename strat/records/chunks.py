@@ -28,12 +28,15 @@ class ChunkedRecords(Records):
     filled = property(lambda self: self.strata.counts > 0)
 
     def __init__(self, parameters, source, declared, nodes, engine=None):
-        once = hasattr(source, "__next__")
-        if once or not hasattr(source() if callable(source) else source, "__iter__"):
-            why = "an iterator, which gives its chunks once, but methods read them again and again"
+        first = source() if callable(source) else source
+        # A function that gives the same iterator again gives no more than what is left of it.
+        once = hasattr(first, "__next__") and (first is source or source() is first)
+        if once or not hasattr(first, "__iter__"):
+            what = "an iterator" if first is source else "a function that returns the same iterator each time"
+            why = f"{what}, which gives its chunks once, but methods read them again and again"
             raise DataError(
                 f"chunks= is {why if once else repr(source)}. Pass a list of chunks, tuples (*data, strata) such as "
-                f"(X[:n], Y[:n], z[:n]), a function that returns an iterator of them, or a table."
+                f"(X[:n], Y[:n], z[:n]), a function that returns a new iterator of them each time, or a table."
             )
         self.source, self.engine = source, engine or Local()
         arguments = partial(arguments_of, parameters=parameters, declared=declared)
