@@ -143,6 +143,7 @@ def test_what_is_no_source_of_chunks(records):
         (iter(in_chunks(*records)), strat.DataError, "gives its chunks once"),
         (lambda: same, strat.DataError, "same iterator each time, .* returns a new iterator"),
         (10, strat.DataError, "chunks= is 10. Pass a list of chunks, tuples"),
+        (pd.DataFrame(records[0]), strat.OptionError, "DataFrame, a table in memory, .*without chunks="),
         ([records[:1]], strat.DataError, "chunk 0 must be a tuple"),
         ([], strat.DataError, "has no records"),
         (in_chunks(*records[:3], np.zeros(N)), strat.DataError, "nothing to fit"),

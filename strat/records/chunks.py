@@ -147,6 +147,11 @@ def of_table(table, data, strata, weight):
     present = table.schema.names if hasattr(table, "to_batches") else getattr(table, "columns", None)
     if present is None:
         return None
+    if not hasattr(table, "to_delayed") and not hasattr(table, "scanner"):
+        raise OptionError(
+            f"chunks= is {type_name(table)}, a table in memory, but a table of chunks is a Dask DataFrame, an Arrow dataset or a "
+            f'path. Pass its columns without chunks=: fit(table[["a", "b"]], table["y"], strata=table["z"]).'
+        )
     names = [*data, strata] if weight is None else [*data, strata, weight]
     columns = [column for name in names for column in ([name] if isinstance(name, str) else name or ())]
     missing = [column for column in columns if column not in list(present)]
