@@ -185,6 +185,19 @@ def test_shared_parameters_and_learned_graphs_from_chunks(records):
         assert part.result_.objective == pytest.approx(whole.result_.objective, rel=1e-6)
 
 
+def test_counts_of_chunks_shrink_parameters_and_mark_strata_without_records(records):
+    X, Y, _, _ = records
+    z = np.minimum(np.random.default_rng(1).geometric(0.5, N), K - 1)  # none in stratum 0
+    graph, loss = strat.graphs.path(K, weight=2.0), LOSSES["least squares"]
+    make = (lambda: strat.lrsm(base_of(loss), graph)), (lambda: strat.separate(base_of(loss)))
+    (lrsm, lrsm_part), (whole, part) = ((m().fit(X, Y, strata=z), m().fit(chunks=[(X, Y, z)])) for m in make)
+    for options in ({}, {"min_records": 50}):
+        a, b = (strat.graphs.from_parameters(model, **options) for model in (whole, part))
+        assert all(b.edges[e]["weight"] == approx(a.edges[e]["weight"]) for e in a.edges)
+    dots = [strat.plot.parameters(model, "b").lines[-1].get_xdata().tolist() for model in (lrsm, lrsm_part)]
+    assert dots == [[0], [0]]
+
+
 def test_float32_records_are_not_copied(records):
     X, Y, z, _ = records
     model = model_of(LOSSES["least squares"]).fit(X.astype(np.float32), Y, strata=z)

@@ -104,10 +104,7 @@ def from_parameters(
     if couples:
         points = points * np.sqrt(base.couple_weights(theta.values))
     if counts is None:  # those of a model's records, where it has some
-        records = getattr(theta, "_training", None)
-        counts = (
-            None if records is None else np.bincount(records.strata.index, records.weight > 0, len(nodes))
-        )
+        counts = getattr(theta, "_counts", None)
     else:
         counts = floats(counts)
         if counts.shape != (len(nodes),) or not np.isfinite(counts).all() or (counts < 0).any():

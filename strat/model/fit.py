@@ -82,6 +82,8 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
         vars(model).pop(name, None)  # forget what was made of the last fit
     model.strata_, model.result_ = list(labels), result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
+    # Counts outlive chunks, but those of shared parameters are of all strata together.
+    model._counts = None if bound_model.chunked and model.shared else records.counts
     graph = None if model.graph is None else bound_model.prior
     model._of_fit = {"graph": graph, "scale": copy.copy(model.scale)}
     model._set_features(data[0] if data else None)

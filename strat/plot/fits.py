@@ -69,8 +69,8 @@ def parameters(
     check_fitted(model, "plot.parameters")
     variable = next(iter(model.theta_)) if variable is None else variable
     model.base.layout.check_names([variable])
-    values, labels, records = model.theta_[variable], list(model.strata_), getattr(model, "_training", None)
-    without = np.zeros(len(labels), dtype=bool) if records is None else ~records.filled
+    values, labels, counts = model.theta_[variable], list(model.strata_), getattr(model, "_counts", None)
+    without = np.zeros(len(labels), dtype=bool) if counts is None else counts == 0
     shapes, grid = shapes_of(model, labels), canvas.coordinates(labels)
     lines = grid is None and shapes is None
     names = _entries(model, variable, index, most=LINES if lines else 1)

@@ -25,7 +25,7 @@ class ChunkedRecords(Records):
     `nodes`, the strata are the labels of all chunks, found by a pass over them. `engine` says where the chunks are.
     """
 
-    filled = property(lambda self: self.strata.counts > 0)
+    counts = property(lambda self: self.strata.counts)  # of all records, once the loss is bound to them
 
     def __init__(self, parameters, source, declared, nodes, engine=None):
         first = source() if callable(source) else source

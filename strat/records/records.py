@@ -34,8 +34,9 @@ class Records:
     strata: Strata
     weight: np.ndarray
     columns: dict
-    #: Mask (K,) of the strata with records of positive weight.
-    filled = property(lambda self: np.bincount(self.strata.index, self.weight > 0, self.strata.K) > 0)
+    #: Records of positive weight of each stratum (K,), and the mask of the strata that have some.
+    counts = property(lambda self: np.bincount(self.strata.index, self.weight > 0, self.strata.K))
+    filled = property(lambda self: self.counts > 0)
 
     @classmethod
     def read(
