@@ -213,6 +213,8 @@ def test_chunks_hold_declared_columns_of_strata(records):
         chunks = [(rows[first : first + 300], Y[first : first + 300]) for first in range(0, N, 300)]
         model = strat.separate(base, strata=declared).fit(chunks=chunks)
         assert np.allclose(model.theta_["theta"], expected, rtol=1e-6)
+        names = list(getattr(model, "feature_names_in_", []))
+        assert model.n_features_in_ == P + 1 and names == ([] if declared == 0 else list("zabc"))
 
 
 def test_blocks_that_are_held_keep_their_memory():

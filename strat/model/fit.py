@@ -86,6 +86,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model._counts = None if bound_model.chunked and model.shared else records.counts
     graph = None if model.graph is None else bound_model.prior
     model._of_fit = {"graph": graph, "scale": copy.copy(model.scale)}
+    data = records.head[: len(base.data)] if bound_model.chunked else data
     model._set_features(data[0] if data else None)
     model._undetermined, model._running, model._fit_values = unknown, running, values
     if problem.learned and len(labels) > 1 and has_collapsed(result.theta, problem.loss):

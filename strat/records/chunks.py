@@ -22,7 +22,8 @@ class ChunkedRecords(Records):
     """Records in chunks; `arrays`, `weight` and ``strata.index`` are those of a sample, the start of the first chunk.
 
     `source` is an iterable of chunks, or a function that returns one: methods run through it again and again. Without
-    `nodes`, the strata are the labels of all chunks, found by a pass over them. `engine` says where the chunks are.
+    `nodes`, the strata are the labels of all chunks, found by a pass over them. `engine` says where the chunks are. ``head``
+    has the sample as it was given, (*data, strata, weight).
     """
 
     counts = property(lambda self: self.strata.counts)  # of all records, once the loss is bound to them
@@ -41,7 +42,7 @@ class ChunkedRecords(Records):
         self.source, self.engine = source, engine or Local()
         arguments = partial(arguments_of, parameters=parameters, declared=declared)
         heads = (self.engine.map(partial(_head, arguments), [chunk]) for chunk in self.chunks())
-        head = next((head for (head,) in heads if length(head[0])), None)
+        self.head = head = next((head for (head,) in heads if length(head[0])), None)
         if head is None:
             raise DataError("chunks= has no records; there is nothing to fit.")
         if nodes is None:
