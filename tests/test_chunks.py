@@ -198,6 +198,20 @@ def test_counts_of_chunks_shrink_parameters_and_mark_strata_without_records(reco
     assert dots == [[0], [0]]
 
 
+@pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_a_checkpoint_of_chunks_is_refused_for_other_records_after_the_first_chunk(loss, records, tmp_path):
+    def fitted(chunks, max_iter):
+        solver = strat.MAPG(tol=0.0, max_iter=max_iter, checkpoint=tmp_path / "fit")
+        return strat.lrsm(base_of(loss), strat.graphs.path(K), solver=solver).fit(chunks=chunks).result_
+
+    chunks = in_chunks(*records)
+    fitted(chunks, 1)
+    with pytest.raises(strat.OptionError, match="holds no state of this fit"):
+        fitted([*chunks[:5], *((X, -Y, z, w) for X, Y, z, w in chunks[5:])], 2)
+    assert fitted(chunks, 2).iterations == 2
+
+
 def test_float32_records_are_not_copied(records):
     X, Y, z, _ = records
     model = model_of(LOSSES["least squares"]).fit(X.astype(np.float32), Y, strata=z)

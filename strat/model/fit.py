@@ -194,6 +194,11 @@ def _fingerprint(bound_model, problem, start, held_out):
     for records in (bound_model.records, getattr(held_out, "records", None)):
         if records is not None:
             parts += [records.arrays, records.strata.index, records.weight]
+    if bound_model.chunked:  # the records above are a sample, and sums to six digits stand for all
+        sums = problem.loss.value_and_gradient(np.zeros((problem.K, problem.n)))
+        for each in (bound_model.records.counts, *map(np.nan_to_num, sums)):
+            size = np.abs(each).max() or 1.0
+            parts += [f"{size:.6g}", np.round(each / size, 6) + 0.0]
     return fingerprint(*parts)
 
 
