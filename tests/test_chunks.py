@@ -212,6 +212,16 @@ def test_a_checkpoint_of_chunks_is_refused_for_other_records_after_the_first_chu
     assert fitted(chunks, 2).iterations == 2
 
 
+def test_values_that_make_the_loss_nonconvex_are_found_in_their_chunk(records):
+    base = strat.BaseModel(X_[0] * cp.square(Y_ - B), data=(X_, Y_))
+    X, Y, z, _ = records
+    good, bad = ((a, Y[:9], z[:9]) for a in (abs(X[:9]), abs(X[:9]) * [[-1.0, 1.0, 1.0]]))
+    empty = X[:0], Y[:0], z[:0]
+    for chunks, match in (([good, bad], f"0 .stratum {z[0]}."), ([empty, bad], "0 has")):
+        with pytest.raises(strat.DataError, match=f"^chunk 1: the loss is convex .* record {match}"):
+            strat.lrsm(base, strat.graphs.path(K)).fit(chunks=chunks)
+
+
 def test_float32_records_are_not_copied(records):
     X, Y, z, _ = records
     model = model_of(LOSSES["least squares"]).fit(X.astype(np.float32), Y, strata=z)

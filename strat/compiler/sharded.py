@@ -7,6 +7,7 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.base import Quadratic, SumOracle, hessian_blocks
 from strat.oracles.shards import LocalSum, Shard, Shards
+from strat.records.chunks import named
 
 #: Numbers of records from which they are bound in pieces, and up to which the bound pieces are kept.
 MANY, KEPT = 2**23, 2**27
@@ -61,13 +62,15 @@ def chunk_shard(chunk, program, read, shared, given, smooth):
     records = read(chunk)
     strata = records.strata.merged() if shared else records.strata
     bind = partial(program.bind_records, records.arrays, weight=records.weight, given=given, smooth=smooth)
-    return shard(bind, strata, strata.order[records.weight[strata.order] > 0])
+    with named(chunk[0]):
+        return shard(bind, strata, strata.order[records.weight[strata.order] > 0])
 
 
 def in_chunks(program, records, shared, given, smooth=True):
     """The loss at `ChunkedRecords` as a sum over the chunks."""
     K, sample = 1 if shared else records.strata.K, records.strata.merged()
-    like = program.bind_records(records.arrays, sample, records.weight, given, smooth=smooth)
+    with named(records.first):
+        like = program.bind_records(records.arrays, sample, records.weight, given, smooth=smooth)
     if smooth and not like.has("value_and_gradient"):
         raise NoOracleError(
             f"records in chunks or on a device are read by methods that follow gradients, but "

@@ -145,7 +145,8 @@ class Origin:
         have = [f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids]
         count = int(np.sum(mask))
         more = f" ({count} records are affected)" if count > 1 else ""
-        return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
+        where = "" if label is None else f" (stratum {label!r})"  # None where all share their parameters
+        return f"record {first}{where} has {', '.join(have) or 'another value'}{more}"
 
     def illegal(self, node, mask, i=None):
         """Raise DataError for data outside the domain of an atom of data alone, or for argument i of an atom."""

@@ -1,11 +1,12 @@
 """Records that are read a chunk at a time: from memory maps, Arrow datasets, iterators, or the shards of a cluster."""
 
 import mmap
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 
-from strat.errors import DataError, OptionError, StratError, optional, type_name
+from strat.errors import DataError, GraphError, OptionError, ShapeError, optional, type_name
 from strat.oracles.dask_engine import of_shards
 from strat.oracles.device import Device
 from strat.oracles.shards import Local
@@ -23,7 +24,7 @@ class ChunkedRecords(Records):
 
     `source` is an iterable of chunks, or a function that returns one: methods run through it again and again. Without
     `nodes`, the strata are the labels of all chunks, found by a pass over them. `engine` says where the chunks are. ``head``
-    has the sample as it was given, (*data, strata, weight).
+    has the sample as it was given, (*data, strata, weight), and ``first`` is the number of its chunk.
     """
 
     counts = property(lambda self: self.strata.counts)  # of all records, once the loss is bound to them
@@ -41,8 +42,8 @@ class ChunkedRecords(Records):
             )
         self.source, self.engine = source, engine or Local()
         arguments = partial(arguments_of, parameters=parameters, declared=declared)
-        heads = (self.engine.map(partial(_head, arguments), [chunk]) for chunk in self.chunks())
-        self.head = head = next((head for (head,) in heads if length(head[0])), None)
+        heads = ((chunk[0], *self.engine.map(partial(_head, arguments), [chunk])) for chunk in self.chunks())
+        self.first, head = next((found for found in heads if length(found[1][0])), (0, None))
         if head is None:
             raise DataError("chunks= has no records; there is nothing to fit.")
         if nodes is None:
@@ -50,7 +51,7 @@ class ChunkedRecords(Records):
             nodes = in_order(dict.fromkeys(label for labels in found for label in labels))
         options = {"declared": declared, "nodes": NodeList(nodes), "part": True}
         read = partial(read_chunk, parameters=parameters, arguments=arguments)
-        sample = read((0, head), options=options)
+        sample, self.head = read((self.first, head), options=options), head
         part = self.engine if isinstance(self.engine, Device) else True
         self.read = partial(read, options=options | {"columns": sample.columns, "part": part})
         weight = sample.weight if sample.weight.any() else np.ones(len(sample.weight))
@@ -64,10 +65,17 @@ class ChunkedRecords(Records):
 def read_chunk(chunk, parameters, arguments, options):
     """The `Records` of a numbered chunk."""
     data, strata, weight = arguments(chunk)
-    try:
+    with named(chunk[0]):
         return Records.read(parameters, data, strata, "fit", weight=weight, **options)
-    except StratError as error:
-        raise type(error)(f"chunk {chunk[0]}: {error}") from None
+
+
+@contextmanager
+def named(number):
+    """Errors about records of a chunk begin with its number."""
+    try:
+        yield
+    except (DataError, GraphError, ShapeError) as error:
+        raise type(error)(f"chunk {number}: {error}") from None
 
 
 def arguments_of(chunk, parameters, declared):
