@@ -78,17 +78,18 @@ def _definite(matrices, usual):
 
 def runaway_direction(bound_model, problem, theta, w, suspects):
     """The direction (K, n) in which the parameters theta of suspect strata, a mask (K,), run away; 0 where they do not."""
-    if bound_model.chunked or seconds_left() <= 0:
-        return np.zeros_like(theta)
     component, loss = problem.laplacians(w).components, problem.loss
     joined = np.isin(component, component[suspects]).any(axis=1)
     records, index = bound_model.records, bound_model.strata.index
-    (some,) = np.nonzero(joined[index] & (records.weight > 0))
+    (some,) = np.nonzero(joined if bound_model.chunked else joined[index] & (records.weight > 0))
     # Losses without a gradient are piecewise linear or quadratic as a rule: these have a minimum wherever they are bounded
     # below (Frank and Wolfe 1956).
     costly = getattr(problem.regularizer.prox, "costly", False)
-    if costly or not loss.has("value_and_gradient") or not 0 < len(some) * problem.n <= MOST_NUMBERS:
+    few = seconds_left() > 0 and 0 < len(some) * problem.n <= MOST_NUMBERS
+    if costly or not loss.has("value_and_gradient") or not few:
         return np.zeros_like(theta)
+    if bound_model.chunked:  # a stratum's sum says as much as its records, if in more steps
+        return _direction(problem, loss, np.arange(problem.K), theta, component)
     each, bind = Strata(range(len(some)), np.arange(len(some))), bound_model.base.loss_program.bind_records
     arrays = [array[some] for array in records.arrays]
     losses = bind(arrays, each, records.weight[some], bound_model.values)
