@@ -77,6 +77,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     theta, w = result.theta, result.w
     if model.shared:
         theta, edges, w = np.repeat(theta, len(labels), axis=0), EdgeList(len(labels), [], []), np.zeros(0)
+    edges.device = None  # the model keeps edges, and a device cannot be pickled
     model.theta_, model._weights = base.layout.unpack(theta), partial(edges.matrix, w)
     for name in ("W_", "_common"):
         vars(model).pop(name, None)  # forget what was made of the last fit
