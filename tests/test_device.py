@@ -1,5 +1,6 @@
 """Records on a device: arrays of any library of the array API standard, and the numbers of NumPy."""
 
+import pickle
 from itertools import product
 
 import cvxpy as cp
@@ -68,7 +69,7 @@ def test_fits_are_those_of_numpy(loss, kind, library, records, monkeypatch):
     there = model_of(loss, kind).fit(*map(array, data), **options, device=device)
     assert abs(there.result_.objective / whole.result_.objective - 1) < 1e-10
     np.testing.assert_allclose(there.theta_["theta"], whole.theta_["theta"], atol=1e-5)
-    np.testing.assert_allclose(there.W_, whole.W_, atol=1e-4)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(there)).W_, whole.W_, atol=1e-4)
 
 
 def test_matrices_of_records_stay_as_they_are(library, records, monkeypatch):
@@ -124,6 +125,7 @@ def test_what_a_device_cannot_do_says_so(library, records):
         (strat.NoOracleError, "PowerRule, in .* of one affine"): (E_ * cp.power(Y_ * Z[0], 4), data, {}),
         (strat.DataError, "x is sparse"): ("logistic", (sp.csr_array(X), *data[1:]), {}),
         (strat.DataError, "x has NaN in column 0 of record 0"): ("logistic", (array(X + np.nan), Y, E), {}),
+        (strat.DataError, "'y' is text.* frame"): ("logistic", (array(X), "y", E), {}),
         (strat.OptionError, "device='nowhere' cannot be used"): ("logistic", data, {"device": "nowhere"}),
         (strat.OptionError, "device= and engine="): ("logistic", data, {"engine": "an engine"}),
     }
@@ -136,6 +138,11 @@ def test_numpy_arrays_go_to_torch(records):
     data, options = pytest.importorskip("torch") and records
     there, here = (model_of("huber").fit(*data, **options, device=device) for device in ("cpu", None))
     assert abs(there.result_.objective / here.result_.objective - 1) < 1e-10
+    x = pytest.importorskip("torch").asarray(data[0])
+    for wrong in (x.bfloat16(), x.clone().requires_grad_(), x.to_sparse()):
+        for device in ("cpu", None, "meta"):
+            with pytest.raises(strat.StratError, match="cannot be (read|used)"):
+                model_of("huber").fit(wrong, *data[1:], **options, device=device)
 
 
 def test_tensors_that_numpy_cannot_read_are_computed_with_where_they_are(records, monkeypatch):

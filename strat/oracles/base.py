@@ -10,7 +10,7 @@ from operator import add
 
 import numpy as np
 
-from strat.errors import optional
+from strat.errors import DataError, first_line, optional, type_name
 
 HOST = 1  # DLPack's number of the memory that NumPy reads
 EPS, HIDDEN = 2e-16, 1e-6  # rounding, relative to terms; and the share of a sum from which on it is added
@@ -38,11 +38,16 @@ def namespace(array):
     return compat().array_namespace(array) if is_foreign(array) else np
 
 
-def host(array):
-    """The array in NumPy."""
+def host(array, rows=...):
+    """The array, or some rows of one of another library, in NumPy."""
     if not is_foreign(array):
         return array
-    return np.from_dlpack(compat().to_device(array, "cpu") if is_elsewhere(array) else array)
+    try:
+        part = array[rows]
+        return np.from_dlpack(compat().to_device(part, "cpu") if is_elsewhere(part) else part)
+    except Exception as error:  # each library has its own
+        what = f"{type_name(array)} of shape {tuple(array.shape)}, {array.dtype}, cannot be read: {first_line(error)}"
+        raise DataError(f"{what}. Pass dense numbers, as x.detach().to_dense().double().") from None
 
 
 def floats(value):

@@ -217,7 +217,7 @@ def read_array(name, shape, data):
     columns = [str(c) for c in data.columns] if hasattr(data, "columns") else None
     if sp.issparse(data):
         return _read_sparse(name, shape, data)
-    array = _as_float(name, data, columns)
+    array = _as_float(name, host(data), columns)
     if array.ndim == len(shape) + 2 and array.shape[-1] == 1 and array.shape[1:-1] == shape:
         array = array[..., 0]
     if array.ndim == 0 or array.shape[1:] != shape:
@@ -280,7 +280,7 @@ def _as_float(name, data, columns=None):
         if data.dtype.kind == "O" and hasattr(frame, "isna"):  # pandas.NA and None are missing numbers
             data = np.where(frame.isna(), np.nan, data)
     try:
-        array = np.asarray(host(data))
+        array = np.asarray(data)
     except ValueError as error:
         raise ShapeError(f"{name} is ragged: its records do not all have the same shape.") from error
     if array.dtype.kind in "fiub":

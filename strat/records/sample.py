@@ -6,10 +6,16 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 
-from strat.errors import DataError, OptionError, ShapeError, check_whole, type_name
+from strat.errors import DataError, OptionError, ShapeError, check_whole, optional, type_name
 from strat.oracles.base import host, is_foreign
 from strat.records.labels import as_frame, axis_factors, named_columns, read_labels
 from strat.records.records import read_weight
+
+
+def computed(*arguments):
+    """The arguments, Dask collections as what they hold, where records are taken by position."""
+    lazy = any(hasattr(argument, "__dask_graph__") for argument in arguments)
+    return optional("dask", "a Dask collection", "dask").compute(*arguments) if lazy else arguments
 
 
 class Sample:
@@ -23,10 +29,7 @@ class Sample:
         self.where, self.models = where, models
         if not isinstance(arguments, (tuple, list)):
             raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(arguments)}.")
-        if any(hasattr(argument, "__dask_graph__") for argument in arguments):
-            from dask import compute
-
-            arguments = compute(*arguments)  # records are taken by position
+        *arguments, sample_weight = computed(*arguments, sample_weight)
         declared = [m.strata for m in models if m.strata is not None]
         names = [p.name() for p in models[0].base.data]
         if declared and len(arguments) == len(names):
@@ -121,9 +124,12 @@ def take(argument, index):
         return argument.iloc[index]
     if sp.issparse(argument):
         return argument.tocsr()[index]
-    if is_foreign(argument) and isinstance(index, slice):
-        return host(argument[slice(*index.indices(argument.shape[0])), ...])
-    return np.asarray(host(argument))[index]
+    if is_foreign(argument) and isinstance(index, slice) and argument.ndim:
+        return host(argument, (slice(*index.indices(argument.shape[0])), ...))
+    if isinstance(argument, str):
+        why = f"the data argument {argument!r} is text, not one number per record; names alone are for fit(…, chunks=frame)"
+        raise DataError(f"{why}. Pass the column, as frame[{argument!r}].")
+    return np.atleast_1d(np.asarray(host(argument)))[index]
 
 
 def _stacked(first, second):
