@@ -1,5 +1,6 @@
 """StratifiedModel: fit parameters and graph, predict, score."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
 from strat.model.fitted import FittedParameters
 from strat.model.scikit_learn import ScikitLearnModel
-from strat.model.unseen import with_unseen
+from strat.model.unseen import common_of, with_unseen
 from strat.oracles.dask_engine import by_partition
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.records import Records, read_weight
@@ -91,6 +92,7 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
 
     #: Whether all strata share one set of parameters.
     shared = False
+    _common = cached_property(common_of)
 
     def __init__(
         self,
@@ -192,7 +194,7 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
             raise DeclarationError(
                 "the model was declared without predict=; give the BaseModel an expression of variables and data, or read theta_."
             )
-        lazy = by_partition(self, "predict", program.data, program.expression.shape, data, strata)
+        lazy = by_partition(self, "predict", program.data, program.expression.shape, data, strata, unseen)
         if lazy is not None:
             return lazy
         known = self.shared or (isinstance(unseen, str) and unseen == "error")
@@ -238,7 +240,7 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
             The score.
         """
         check_is_fitted(self, "theta_")
-        sums = by_partition(self, "_sums", self.base.data, (2,), data, strata, sample_weight)
+        sums = by_partition(self, "_sums", self.base.data, (2,), data, strata, weight=sample_weight)
         if sums is None:
             sums = self._sums(*data, strata=strata, sample_weight=sample_weight, part=False)
         return -float(np.divide(*np.sum(sums, axis=0)))

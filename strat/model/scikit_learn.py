@@ -14,6 +14,7 @@ from strat.compiler.binder import dense
 from strat.compiler.label_codes import label_codes
 from strat.errors import GraphError, OptionError, StratError
 from strat.graphs.prior_graph import read_graph
+from strat.oracles.dask_engine import by_partition
 from strat.records.sample import length
 from strat.records.strata import Strata
 
@@ -139,9 +140,12 @@ class ScikitLearnModel(BaseEstimator):
         labels = np.eye(len(self.classes_)) if self.base.data[-1].shape else self.classes_
         return np.array([loss(np.full((count, *np.shape(y)), y, dtype=float)) for y in labels])
 
-    def _losses_of_records(self, data, strata):
+    def _by_label(self, *data, strata):
+        lazy = by_partition(self, "_by_label", self.base.data[:-1], self.classes_.shape, data, strata)
+        if lazy is not None:
+            return lazy
         given = length(data[0] if data else strata)
-        return self._losses_by_label(lambda y: self.losses(*data, y, strata=strata), given)
+        return self._losses_by_label(lambda y: self.losses(*data, y, strata=strata), given).T
 
     def _has_probabilities(self):
         """Whether the losses are −log p(y): the p of all labels add up to 1, at random records and parameters."""
@@ -166,9 +170,9 @@ class ScikitLearnModel(BaseEstimator):
         Returns
         -------
         (N, C) ndarray
-            In the order of ``classes_``.
+            In the order of ``classes_``; a dask.array for Dask collections.
         """
-        p = np.exp(-self._losses_of_records(data, strata))
+        p = np.exp(-self._by_label(*data, strata=strata).T)
         return (p / p.sum(axis=0)).T
 
     @available_if(lambda self: len(self.classes_) == 2)
@@ -185,4 +189,4 @@ class ScikitLearnModel(BaseEstimator):
         (N,) ndarray
             The log odds, where the model has ``predict_proba``.
         """
-        return np.subtract(*self._losses_of_records(data, strata))
+        return np.subtract(*self._by_label(*data, strata=strata).T)

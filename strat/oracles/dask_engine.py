@@ -122,23 +122,26 @@ def of_shards(data, strata, weight):
     return [delayed(tuple)(list(part)) for part in zip(*columns, strict=False)]
 
 
-def by_partition(model, method, parameters, shape, data, strata, weight=None):
+def by_partition(model, method, parameters, shape, data, strata, unseen=None, weight=None):
     """``model.method`` of Dask collections as a dask.array of shape (N, *shape); None where the arguments are none."""
     parts = of_shards(data, strata, weight)
     if parts is None:
         return None
     from dask import array, delayed
 
+    if isinstance(unseen, str) and unseen == "common" and not model.shared:
+        model._common  # noqa: B018 (it is computed, with the records of its fit, and kept)
     light = copy.copy(model)
-    light._training = None  # the records of its fit stay here
+    light._training = None  # these records stay here
     call, light = delayed(_called), delayed(light)
-    found = (call(light, method, part, len(parameters), shape) for part in parts)
+    found = (call(light, method, part, len(parameters), shape, unseen) for part in parts)
     return array.concatenate([array.from_delayed(part, (np.nan, *shape), float) for part in found])
 
 
-def _called(model, method, part, count, shape):
+def _called(model, method, part, count, shape, unseen):
     *_, strata, weight = part
     if np.shape(part[0])[:1] == (0,):  # as after a filter
         return np.empty((0, *shape))
-    weighted = {} if weight is None else {"sample_weight": weight}
-    return getattr(model, method)(*part[:count], strata=strata, **weighted)
+    options = {"sample_weight": weight, "unseen": unseen}
+    options = {name: value for name, value in options.items() if value is not None}
+    return getattr(model, method)(*part[:count], strata=strata, **options)
