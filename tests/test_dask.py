@@ -68,6 +68,21 @@ def test_dask_collections_fit_predict_and_score(records, client):
     assert part.score(*given, strata=parts["z"]) == pytest.approx(-whole.losses(X, Y, strata=z).mean())
 
 
+def test_dask_frames_are_predicted_and_blended_as_those_at_hand(records):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(np.column_stack(records), columns=list("abcyz"))
+    model, found = model_of("logistic").fit(*records[:2], strata=records[2]), []
+    both = strat.blend(model, strat.common(model.base), folds=2)
+    for table in (frame, dd.from_pandas(frame, npartitions=4)):
+        data, own, new = (table[list("abc")], table["y"]), {"strata": table["z"]}, table["z"] + 1
+        both.fit(*data, **own, sample_weight=new)
+        found.append([both.predict(data[0], **own), both.score(*data, **own, sample_weight=new)])
+        found[-1] += [model.predict(data[0], strata=new, unseen=way) for way in ("common", "graph")]
+        found[-1] += [model.predict_proba(data[0], **own), model.decision_function(data[0], **own)]
+    for expected, lazy in zip(*found, strict=True):
+        np.testing.assert_allclose(lazy, expected)
+
+
 def test_dask_arrays(records, client):
     da = pytest.importorskip("dask.array")
     X, Y, z = records

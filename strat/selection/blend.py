@@ -101,19 +101,18 @@ class Blend(ScoredByPrediction):
 
     def fit(self, *data, strata=None, sample_weight=None):
         """Choose the weights by held-out records, and fit every model to all."""
-        records = self._read(data, strata, "fit", sample_weight)
+        sample, held = Sample(list(self.models), (*data, strata), "fit", sample_weight), []
+        records = self._read(sample.data, sample.strata, "fit", sample.weight)
         self.columns_ = records.columns
-        sample, held = Sample(list(self.models), (*data, strata), "fit"), []
         models = [with_strata(model, in_order(list(sample.labels.values))) for model in self.models]
 
-        def fitted(part, weight):
-            return [fit_within(clone(model), part.data, part.strata, weight) for model in models]
+        def fitted(part):
+            return [fit_within(clone(model), part.data, part.strata, part.weight) for model in models]
 
         with warnings.catch_warnings(action="ignore"):  # the fits to all records say what is wrong
             for inside, outside in sample.splits(self.folds, self.random_state):
-                weight, test = None if sample_weight is None else records.weight[inside], sample.part(outside)
-                those, arrays = fitted(sample.part(inside), weight), [a[outside] for a in records.arrays]
-                predicted = np.stack([prediction_of(model, test) for model in those], axis=1)
+                test, arrays = sample.part(outside), [a[outside] for a in records.arrays]
+                predicted = np.stack([prediction_of(m, test) for m in fitted(sample.part(inside))], axis=1)
                 losses = LossOfPrediction(self.base, self._values, arrays, "blend")
                 held.append((losses, predicted, records.weight[outside]))
         units = np.eye(len(self.models))
@@ -126,14 +125,14 @@ class Blend(ScoredByPrediction):
         both = _mean_loss(held, ways)
         self.weights_ = units[np.argmin(alone)] if self.guard and not both < min(alone) else w
         self.losses_ = {**dict(enumerate(alone)), "blend": both}
-        self.models_ = fitted(sample.part(), sample_weight)
+        self.models_ = fitted(sample.part())
         return self
 
     def prediction(self, *data, strata=None):
         """Predictions (N,) for all data arguments, of which the target is not used."""
         check_is_fitted(self, "weights_")
-        self._read(data, strata, "predict")
         part = Sample(list(self.models), (*data, strata), "predict").part()
+        self._read(part.data, part.strata, "predict")
         return sum(w * prediction_of(m, part) for w, m in zip(self.weights_, self.models_, strict=True) if w)
 
 

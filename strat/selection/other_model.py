@@ -12,7 +12,7 @@ from strat.errors import OptionError, type_name
 from strat.model.estimator import StratifiedModel
 from strat.records.labels import are_numbers
 from strat.records.records import Records
-from strat.records.sample import length
+from strat.records.sample import computed, length
 from strat.selection.predictions import LossOfPrediction, check_predictable, on_loss_scale, used_by_predict
 
 #: What splits columns, for which one ordered column is better than one for each value.
@@ -25,15 +25,15 @@ class ScoredByPrediction(BaseEstimator):
 
     def losses(self, *data, strata=None):
         """Loss of each record, (N,)."""
-        records = self._read(data, strata, "losses")
-        u = self.prediction(*data, strata=strata)
+        *data, strata = computed(*data, strata)
+        records, u = self._read(data, strata, "losses"), self.prediction(*data, strata=strata)
         return LossOfPrediction(self.base, self._fit_values, records.arrays, type_name(self))(u)
 
     def score(self, *data, strata=None, sample_weight=None):
         """Minus the mean loss, weighted where weights are given: higher is better."""
-        records = self._read(data, strata, "score", sample_weight)
-        counted = records.weight > 0
-        return -float(np.average(self.losses(*data, strata=strata)[counted], weights=records.weight[counted]))
+        *data, strata, sample_weight = computed(*data, strata, sample_weight)
+        weight = self._read(data, strata, "score", sample_weight).weight
+        return -float(np.average(self.losses(*data, strata=strata)[weight > 0], weights=weight[weight > 0]))
 
     def predict(self, *data, strata=None):
         """Predictions (N,) on the scale of the declaration's ``predict``, from the data arguments that occur in it."""
@@ -41,8 +41,8 @@ class ScoredByPrediction(BaseEstimator):
         for name in (p.name() for place, p in enumerate(self.base.data[:-1]) if place not in used):
             what = f"predicts on the scale of the loss, which depends on {name}; use prediction(*data)."
             raise OptionError(f"{type_name(self)} {what}")
-        count = len(strata) if not data else length(data[0])
-        return self.prediction(*data, np.ones(count), strata=strata)
+        *data, strata = computed(*data, strata)
+        return self.prediction(*data, np.ones(length(data[0] if data else strata)), strata=strata)
 
     def _read(self, data, strata, where, sample_weight=None):
         options = {"weight": sample_weight, "columns": None if where == "fit" else vars(self).get("columns_")}
