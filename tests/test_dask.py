@@ -79,8 +79,7 @@ def test_dask_frames_are_predicted_and_blended_as_those_at_hand(records):
         found.append([both.predict(data[0], **own), both.score(*data, **own, sample_weight=new)])
         found[-1] += [model.predict(data[0], strata=new, unseen=way) for way in ("common", "graph")]
         found[-1] += [model.predict_proba(data[0], **own), model.decision_function(data[0], **own)]
-    for expected, lazy in zip(*found, strict=True):
-        np.testing.assert_allclose(lazy, expected)
+    list(map(np.testing.assert_allclose, *found))
 
 
 def test_dask_arrays(records, client):
