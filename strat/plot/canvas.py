@@ -18,9 +18,9 @@ def axes(ax, size):
 
 
 def short(label):
-    """A label as text, tuples without their brackets, cut where it is long."""
+    """A label as text, tuples without their brackets, cut where it is long: within, as its end may be a number."""
     text = ", ".join(map(str, label)) if type(label) is tuple else str(label)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 10]}…{text[-9:]}"
 
 
 def shown(labels, most=ALL):

@@ -256,6 +256,8 @@ def history(
         ax.plot(along, objective, **{**style, **options})
     ylabel, yscale = ("objective above the lowest", "log") if gap else ("objective", "linear")
     ax.set(xlabel=x.replace("ations", "ation"), ylabel=ylabel, yscale=yscale, title="Objective")
+    if x == "iterations" and ax.get_xscale() == "linear":
+        ax.xaxis.get_major_locator().set_params(integer=True)
     if any(results):
         ax.legend(frameon=False)
     ax.grid(alpha=0.3)
