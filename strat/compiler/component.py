@@ -147,7 +147,12 @@ class Component:
         (form, *more), absolute = node.forms, False
         rows = self.builder.rows(form)
         if rows is None:
-            rows, absolute = self._inside_absolute(form), True
+            # Perhaps the form is |u|, and the rows are those of u.
+            inner, own = self.builder.binder.symbols.single(form) or (None, None)
+            plain = inner is not None and isinstance(inner.rule, Abs) and np.all(form.scale == 1.0)
+            rows, absolute = self.builder.rows(inner.forms[0]) if plain else None, True
+            known = rows is not None and len(rows[0]) == inner.size
+            rows = (form.row, *(part[own] for part in rows[1:])) if known else None
         if more or rows is None or len(rows[0]) < form.size:
             return None
         parts = [part.reshape(node.size, -1)[entries] for part in rows[1:]]
@@ -155,15 +160,6 @@ class Component:
             parts = [part.reshape(1, -1) for part in parts]
         whole = node.shape == () and not node.rule.separable  # functions of a matrix
         return *parts, absolute, form.shape if whole else parts[0].shape[1:]
-
-    def _inside_absolute(self, form):
-        """Rows of u for a form |u|; None for others."""
-        node, entries = self.builder.binder.symbols.single(form) or (None, None)
-        plain = node is not None and isinstance(node.rule, Abs) and np.all(form.scale == 1.0)
-        rows = self.builder.rows(node.forms[0]) if plain else None
-        if rows is None or len(rows[0]) < node.size:
-            return None
-        return form.row, *(part[entries] for part in rows[1:])
 
     def _simple(self, where):
         """Weights of absolute values and bounds (l1, low, high) of coordinates; None where kinks are not at 0."""
