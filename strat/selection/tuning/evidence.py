@@ -47,7 +47,15 @@ class Evidence:
         terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
         self.terms = terms = np.stack(terms)[:, positive]  # (A, E): each axis's on the edges at the start
         self.table, self.ridge, self.w = table_of(model, prior), ridge_of(model), terms.sum(axis=0)
-        self.residuals = residuals_of(model, self.bound_model.records) if problem.loss.quadratic else None
+        self.residuals = None  # the number of squared ones: of each record the rank of its Hessian, from a few
+        if problem.loss.quadratic:
+            N = len(self.bound_model.records.weight)
+            few = np.linspace(0, N - 1, min(N, RECORDS)).astype(int)
+            arrays, each = [array[few] for array in self.bound_model.records.arrays], np.arange(len(few))
+            bind = model.base.loss_program.bind_records
+            oracle = bind(arrays, Strata(range(len(few)), each), np.ones(len(few)), model._values)
+            blocks = hessian_blocks(oracle, np.zeros((len(few), problem.n)))
+            self.residuals = N * float(np.mean(np.linalg.matrix_rank(blocks, hermitian=True)))
         self.varied = np.flatnonzero(self.table.any(axis=0))  # the coupled coefficients
         self.shape = len(terms), len(self.varied)  # of x: axes and coupled coefficients
         self.theta, self._index = None, np.arange(problem.K * problem.n).reshape(problem.K, problem.n)
@@ -192,14 +200,3 @@ def ridge_of(model):
         'method="evidence" takes regularizers that are sums of squares of single coefficients, such as '
         f"lam * cp.sum_squares(theta), or none; of this one, {reason}. Tune by held-out loss."
     )
-
-
-def residuals_of(model, records):
-    """The number of squared residuals: for each record the rank of its Hessian, from a few records."""
-    N = len(records.weight)
-    few = np.linspace(0, N - 1, min(N, RECORDS)).astype(int)
-    one_record_each = Strata(list(range(len(few))), np.arange(len(few)))
-    arrays = [array[few] for array in records.arrays]
-    oracle = model.base.loss_program.bind_records(arrays, one_record_each, np.ones(len(few)), model._values)
-    blocks = hessian_blocks(oracle, np.zeros((len(few), model.base.layout.n)))
-    return N * float(np.mean(np.linalg.matrix_rank(blocks, hermitian=True)))
