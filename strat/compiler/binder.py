@@ -208,7 +208,7 @@ class Assembly:
     """
 
     def __init__(self, form, binder, weight, statistics=True):
-        self.binder, self.weight, self.segments, self.statistics = binder, weight, binder.segments, statistics
+        self.binder, self.weight, self.segments = binder, weight, binder.segments
         self.active = None if self.segments is None else self.segments.counts > 0
         variable, _, rest = binder.kinds(form)
         K, N = (1, 1) if self.segments is None else (self.segments.K, max(self.segments.N, 1))
@@ -222,8 +222,21 @@ class Assembly:
             sums = self._sums(binder.terms(part.at(terms)))
             np.add.at(self.linear, (slice(None), columns[terms]), sums)
         self.roots, self.quadratics = {}, []
-        for node, terms in binder.atoms_of(form):
-            self._add(node, form.at(terms))
+        for node, terms in binder.atoms_of(form):  # each is a quadratic, or a root of the tape with weights
+            own = form.at(terms)
+            values = host(dense(binder.columns(own.coefficient))) * own.scale
+            weights = np.zeros((len(values), node.size))
+            np.add.at(weights, (slice(None), own.column - node.start), values)
+            if not node.has_data:
+                self.roots[node] = self._sums(weights)
+                continue
+            weights = weights * weight[:, None]
+            squares = statistics and isinstance(node.rule, Square)
+            quadratic = _least_squares(binder.node(node).forms[0], weights) if squares else None
+            if quadratic is None:
+                self.roots[node] = weights
+            else:
+                self.quadratics.append(quadratic)
 
     def _sums(self, values):
         """Σ weight × values over each stratum's records: (R, T) values, R = N or 1, to (K, T)."""
@@ -238,22 +251,6 @@ class Assembly:
             places = (segments.index, np.arange(segments.N))
             return (sp.csr_array((weight, places), (segments.K, segments.N)) @ values).toarray()
         return segments.sum(values * weight[:, None])
-
-    def _add(self, node, form):
-        """One atom of the sum: a quadratic, or a root of the tape with weights."""
-        binder, values = self.binder, host(dense(self.binder.columns(form.coefficient))) * form.scale
-        weights = np.zeros((len(values), node.size))
-        np.add.at(weights, (slice(None), form.column - node.start), values)
-        if not node.has_data:
-            self.roots[node] = self._sums(weights)
-            return
-        weights = weights * self.weight[:, None]
-        squares = self.statistics and isinstance(node.rule, Square)
-        quadratic = _least_squares(binder.node(node).forms[0], weights) if squares else None
-        if quadratic is None:
-            self.roots[node] = weights
-        else:
-            self.quadratics.append(quadratic)
 
     def parts(self):
         """The oracles whose sum this is."""
