@@ -141,7 +141,6 @@ class Binder:
     # What has variables, bound
 
     def node(self, node):
-        """The bound atom node."""
         if node not in self._nodes:
             for i, (low, high) in node.rule.intervals.items():
                 value = self.values(node.forms[i]) if self.on_illegal and node.forms[i].is_data else None

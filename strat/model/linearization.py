@@ -251,6 +251,5 @@ class ReducedHessian:
 
 
 def block_diagonal(blocks):
-    """The block-diagonal csr_array of blocks (K, n, n)."""
     starts = np.arange(len(blocks) + 1)
     return sp.bsr_array((blocks, starts[:-1], starts)).tocsr()

@@ -53,7 +53,6 @@ def rule_of(expression):
 
 
 def no_rule(expression):
-    """The error about an expression without a rule."""
     name = type(expression).__name__
     usual = "Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
     way = _INSTEAD.get(name, usual)
@@ -93,7 +92,6 @@ def text(expression, width=None):
 
 
 def short(line, width):
-    """Text cut to a width."""
     return line if len(line) <= width else line[: width - 1] + "…"
 
 

@@ -123,7 +123,6 @@ class PiecewiseLinear:
         return PiecewiseLinear(self.knots, factor * self.values, factor * self.left, factor * self.right)
 
     def maximum(self, other):
-        """The larger of two functions."""
         knots = np.union1d(self.knots, other.knots)
         d = self(knots) - other(knots)
         crossing = d[:-1] * d[1:] < 0

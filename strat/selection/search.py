@@ -299,7 +299,6 @@ def coverings(candidate, most, jobs):
 
 
 def descents(candidate, most, jobs):
-    """A descent from the best point."""
     known, left = _known(candidate, most, jobs)
     start = min(known, key=known.get, default=None)
     some = left > 0 and known.get(start, math.inf) < math.inf

@@ -47,7 +47,7 @@ class Evidence:
         terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
         self.terms = terms = np.stack(terms)[:, positive]  # (A, E): each axis's on the edges at the start
         self.table, self.ridge, self.w = table_of(model, prior), ridge_of(model), terms.sum(axis=0)
-        self.residuals = None  # the number of squared ones: of each record the rank of its Hessian, from a few
+        self.residuals = None  # the number of squared ones: ranks of records' Hessians, from a few
         if problem.loss.quadratic:
             N = len(self.bound_model.records.weight)
             few = np.linspace(0, N - 1, min(N, RECORDS)).astype(int)

@@ -112,7 +112,6 @@ class Objective:
         return self._of_each(lambda fits, held: held.mean_loss_and_gradient(fits.at(x).theta)[0])
 
     def mean_loss(self, x):
-        """Mean loss at x."""
         return float(np.average(self.mean_losses(x), weights=self.counts))
 
     def losses(self, x):
