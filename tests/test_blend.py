@@ -136,8 +136,7 @@ def test_a_blend_averages_margins_of_models_fitted_to_all_records():
 def test_a_stack_has_the_weights_of_least_squares_of_at_least_0():
     train, (x_new, y_new, z_new) = parts(Y)
     tree = DecisionTreeRegressor(max_depth=4, random_state=0)
-    nothing = DummyRegressor(strategy="constant", constant=-9)
-    models = lrsm(strat.losses.squared), tree, nothing
+    models = lrsm(strat.losses.squared), tree, DummyRegressor(strategy="constant", constant=-9)
     folds = strat.StrataKFold(3)
     stack = strat.blend(*models, weights="stack", folds=folds).fit(*train[:2], strata=train[2])
     held, U = [], []

@@ -40,11 +40,10 @@ def test_the_numbers_are_those_of_plain_fits():
 
 
 def test_weights_count_in_fits_and_metrics():
-    weight, metrics = np.repeat([2.0, 1.0], [30, N - 30]), {"loss": "loss", "mse": mean_squared_error}
-    cut, twice = slice(CUT), np.repeat(np.arange(CUT), weight[:CUT].astype(int))
-    given = {"train": TRAIN, "test": TRAIN, "sample_weight": (weight[cut], weight[cut]), "metrics": metrics}
-    weighted = strat.compare(MODELS, **given)
-    part = X[twice], Y[twice], [Z[i] for i in twice]
+    weight, metrics = np.repeat([2, 1], [30, N - 30]), {"loss": "loss", "mse": mean_squared_error}
+    given = {"train": TRAIN, "test": TRAIN, "sample_weight": (weight[:CUT], weight[:CUT])}
+    weighted = strat.compare(MODELS, **given, metrics=metrics)
+    part = [*(np.concatenate([array[:30], array]) for array in TRAIN[:2]), Z[:30] + Z[:CUT]]
     split = strat.compare(MODELS, data=(X, Y, Z), sample_weight=weight, splits=[(range(CUT), range(CUT, N))])
     repeated = strat.compare(MODELS, train=part, test=part, metrics=metrics)
     for name in MODELS:
@@ -93,8 +92,7 @@ def test_strata_without_training_records_are_apart():
     table = strat.compare(MODELS, train=pick(keep & ~outside), test=pick(outside | ~keep))
     lonely = pick(~keep)
     alone = strat.lrsm(BASE, GRAPH).fit(*pick(keep & ~outside)[:2], strata=pick(keep & ~outside)[2])
-    expected = -alone.score(*lonely[:2], strata=lonely[2])
-    assert np.isclose(table.mean("lrsm", part="unseen")[0], expected)
+    assert np.isclose(table.mean("lrsm", part="unseen")[0], -alone.score(*lonely[:2], strata=lonely[2]))
     assert f"unseen: {(~keep).sum()} test records in strata without training records" in str(table)
     free = strat.compare({"separate": strat.separate(BASE)}, pick(keep), pick(~keep))
     assert free.runs[0]["error"] is None  # the labels of all records are its strata

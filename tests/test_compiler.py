@@ -329,8 +329,7 @@ def test_sparse_records_stay_sparse(spelling):
     target, z0 = np.where(np.arange(many) % 2, 1.0, -1.0), np.arange(many) % 10
     program = strat.compile(spelling(wide @ big) + y * big[0], data=(wide, y))
     tracemalloc.start()
-    oracle = program.bind(X, target, strata=z0)
-    value, gradient = oracle.value_and_gradient(np.zeros((10, width)))
+    value, gradient = program.bind(X, target, strata=z0).value_and_gradient(np.zeros((10, width)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1e8

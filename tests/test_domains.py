@@ -165,8 +165,7 @@ def test_whatever_is_returned_is_inside(loss):
 
 def test_a_warm_start_is_moved_inside():
     base = strat.BaseModel(cp.square(t) - cp.log(t - y), data=(y,))
-    model = strat.lrsm(base, PAIR, warm_start=True).fit(Y, strata=Z)
-    assert_optimal(model.fit(Y + 10, strata=Z))
+    assert_optimal(strat.lrsm(base, PAIR, warm_start=True).fit(Y, strata=Z).fit(Y + 10, strata=Z))
 
 
 @pytest.mark.parametrize("loss", [DOMAINS["logarithm"], DOMAINS["power"], DOMAINS["nested"], cp.kl_div(u, y)])

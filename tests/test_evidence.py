@@ -74,8 +74,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_gradient_equals_differences(case):
     loss, options, graph, scale = CASES[case]
-    model = strat.lrsm(declaration(loss, **options), graph, scale=scale)
-    found = evidence(model, records(grid(), loss=loss))
+    found = evidence(strat.lrsm(declaration(loss, **options), graph, scale=scale), records(grid(), loss=loss))
     axes = {edge.get("factor") for _, _, edge in graph.edges(data=True)}  # and edges without one
     assert found.shape == (len(axes), N if case == "squares, couple" else N + 1)
     rng, h = np.random.default_rng(1), 1e-3
@@ -91,8 +90,7 @@ def test_the_gradient_equals_differences(case):
 
 def test_squares_have_the_marginal_likelihood_of_a_gaussian_process():
     graph, data = grid(), records(grid(), count=3)
-    model = strat.lrsm(declaration(free=False), graph, scale=0.7)
-    found, (X, y, z) = evidence(model, data), data
+    found, (X, y, z) = evidence(strat.lrsm(declaration(free=False), graph, scale=0.7), data), data
     prior, K, n = read_graph(graph), len(graph), N + 1
     design = np.zeros((len(y), K, n))
     design[np.arange(len(y)), [list(graph).index(node) for node in z]] = np.column_stack([X, np.ones(len(y))])

@@ -109,8 +109,7 @@ def learned(theta, h, pairs=None, W0=None):
     W, absent = cp.Variable((K, K), symmetric=True), np.ones((K, K))
     for i, j in zip(*np.tril_indices(K), strict=True) if pairs is None else pairs:
         absent[i, j] = absent[j, i] = 0
-    d = ((theta[:, None] - theta) ** 2).sum(axis=2)
-    total = h.expression(W, W0) + cp.sum(cp.multiply(d, W)) / 4
+    total = h.expression(W, W0) + cp.sum(cp.multiply(((theta[:, None] - theta) ** 2).sum(axis=2), W)) / 4
     problem = cp.Problem(cp.Minimize(total), [*h.constraints(W), cp.multiply(absent, W) == 0])
     problem.solve(cp.CLARABEL, **TIGHT)
     return found, problem.solution.opt_val

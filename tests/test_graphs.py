@@ -328,8 +328,7 @@ def test_every_spelling_of_a_graph_is_the_same_graph(graph):
 @pytest.mark.filterwarnings("error")
 def test_sparse_graphs_stay_sparse():
     K = 50_000
-    links = sparse.diags_array([np.ones(K - 1)] * 2, offsets=[-1, 1])
-    prior = read_graph((range(K), links))
+    prior = read_graph((range(K), sparse.diags_array([np.ones(K - 1)] * 2, offsets=[-1, 1])))
     assert (prior.K, len(prior.i)) == (K, K - 1)
     i, j = candidate_edges("prior", prior)
     assert np.array_equal(prior.weights_on(i, j), np.ones(K - 1))

@@ -33,8 +33,7 @@ EDGES = [(0, 1), (3, 4), (0, 5), (2, 7), (1, 6)]  # with a weight, of weight 0, 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_equals_differences_of_refits(loss, regularizer):
     model, train, validation = model_and_records(loss, regularizer)
-    weight = np.random.default_rng(2).integers(3, size=N) / 2
-    model.fit(*train[:2], strata=train[2], sample_weight=weight)
+    model.fit(*train[:2], strata=train[2], sample_weight=np.random.default_rng(2).integers(3, size=N) / 2)
     value, gradient = strat.hypergradient(model, validation, wrt=("W0", "lam", "c"))
     refitted, W, D = Refitted(model, validation), model.W_, gradient["W0"]
     assert list(gradient) == ["W0", "lam", "c"] and np.array_equal(D, D.T) and not D.diagonal().any()

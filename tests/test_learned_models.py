@@ -196,8 +196,7 @@ def test_where_w0_is_not_feasible_the_best_graph_is_the_start(h):
 
 
 def records(seed=0, labels="abcdef"):
-    rng = np.random.default_rng(seed)
-    Y, z = rng.standard_normal((30, 2)), [labels[i % len(labels)] for i in range(30)]
+    Y, z = np.random.default_rng(seed).standard_normal((30, 2)), [labels[i % len(labels)] for i in range(30)]
     Y += np.array([[ord(label) // 3] * 2 for label in z]) / 5
     return Y, z
 

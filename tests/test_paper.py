@@ -41,8 +41,7 @@ def recomputed(theta, W, W0, loss, regularizer, h):
 
 
 def softmax_loss(theta, X, Y, strata, labels):
-    index = [labels.index(label) for label in strata]
-    margin = np.einsum("ij,ijc->ic", X, theta[index])
+    margin = np.einsum("ij,ijc->ic", X, theta[[labels.index(label) for label in strata]])
     return float(np.sum(np.logaddexp(margin[:, 0], margin[:, 1]) - np.sum(margin * Y, axis=1)))
 
 
@@ -50,8 +49,7 @@ def softmax_loss(theta, X, Y, strata, labels):
 def test_wine_with_the_papers_steps(wine, iteration, objective):
     X, Y, z = wine
     solver = strat.MAPG(step=(1e-3, 1e-4), tol=0, max_iter=iteration)
-    joint = strat.StratifiedModel(WINE, UNJOINED, WINE_JOINT, solver=solver)
-    model = joint.fit(X, Y, strata=z, init="zero")
+    model = strat.StratifiedModel(WINE, UNJOINED, WINE_JOINT, solver=solver).fit(X, Y, strata=z, init="zero")
     assert model.result_.objective == pytest.approx(objective, rel=1e-6)
     assert len(model.result_.history) == iteration + 1
 

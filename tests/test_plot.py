@@ -31,8 +31,7 @@ def figures():
 
 
 def fitted(graph, **records):
-    labels = list(graph)
-    strata = records.pop("strata", labels)
+    strata = records.pop("strata", list(graph))
     return strat.lrsm(BASE, graph, **records).fit(RNG.standard_normal(len(strata)), strata=strata)
 
 

@@ -230,10 +230,8 @@ def test_many_strata_are_single_ones(name):
 
 
 def test_long_chains():
-    x = cp.Variable(200, name="x")
-    oracle = strat.compile(cp.tv(x)).bind()
-    rng = np.random.default_rng(0)
-    v = np.cumsum(rng.normal(size=(5, 200)), axis=1)
+    oracle = strat.compile(cp.tv(cp.Variable(200, name="x"))).bind()
+    v = np.cumsum(np.random.default_rng(0).normal(size=(5, 200)), axis=1)
     z = oracle.prox(v, 2.0)
     # The dual path: running sums of v − z stay within the step, and touch it where z jumps.
     sums = np.cumsum(v - z, axis=1)

@@ -282,8 +282,7 @@ def test_gradients_equal_differences():
     model = strat.lrsm(base, strat.graphs.product(rows, columns), scale={"r": 0.7})
     rng = np.random.default_rng(5)
     z = [label for label in model.graph for _ in range(4)]
-    given = rng.normal(size=(24, 2)), np.sign(rng.normal(size=24)), z
-    sample = Sample([model], given, "train")
+    sample = Sample([model], (rng.normal(size=(24, 2)), np.sign(rng.normal(size=24)), z), "train")
     wide, varied = with_candidate_edges(strat.graphs.prior_graph.read_graph(model.graph), "all")
     names = ["scale", "W0", "lam", "pull", "centre"]
     for group in (None, np.arange(len(wide.i)) % 3):

@@ -139,9 +139,7 @@ def test_learned_graphs(solver, h):
 
 
 @pytest.mark.parametrize("loss, unit", [("squares", 1e-8), ("squares", 1e8), ("power", 1e-4), ("power", 1e6)])
-@pytest.mark.parametrize(
-    "h", [*LEARNED, strat.LogDiagonal(1.0, 1.0), strat.TraceConstraint(2.0, 3.0)], ids=repr
-)
+@pytest.mark.parametrize("h", [*LEARNED, strat.LogDiagonal(1, 1), strat.TraceConstraint(2, 3)], ids=repr)
 def test_labels_in_all_units_with_a_learned_graph(h, loss, unit):
     # F of the labels times u is u^p F of the labels, if h and the distances are weighed alike.
     degree, models = {"squares": 2.0, "power": 1.5}[loss], []
@@ -311,8 +309,7 @@ def test_derivatives_of_fits(regularizer):
     for scale in (np.ones(n), *SCALES.values()):
         base = declared("logistic", scale, regularizer, couple=1.0)
         model = strat.lrsm(base, strat.graphs.path(K, weight=3.0)).fit(X * scale, SIGNS, strata=Z)
-        held = 1.1 * X[:90] * scale, SIGNS[:90], Z[:90]
-        loss, gradient = strat.hypergradient(model, held)
+        loss, gradient = strat.hypergradient(model, (1.1 * X[:90] * scale, SIGNS[:90], Z[:90]))
         errors, moved = strat.standard_errors(model)["t"] * scale, strat.sensitivity(model)[0, 1]["t"] * scale
         found.append([loss, gradient["W0"], np.nan_to_num(errors), moved])
     for other in found[1:]:
@@ -371,8 +368,7 @@ def test_rates_of_times_in_all_units(unit):
     r, t = cp.Variable(name="r", pos=True), cp.Parameter(name="t", nonneg=True)
     z, times = np.repeat([0, 1, 2], [5, 50, 500]), unit * np.random.default_rng(0).exponential(size=555)
     model = strat.separate(strat.BaseModel(r * t - cp.log(r), data=(t,))).fit(times, strata=z)
-    means = [times[z == k].mean() for k in range(3)]
-    np.testing.assert_allclose(model.theta_["r"] * means, 1.0, rtol=1e-5)
+    np.testing.assert_allclose(model.theta_["r"] * [times[z == k].mean() for k in range(3)], 1.0, rtol=1e-5)
 
 
 def test_covariances_of_raw_columns():
@@ -380,20 +376,14 @@ def test_covariances_of_raw_columns():
     A = np.random.default_rng(0).standard_normal((N, 2)) * [9e3, 0.05]
     model = strat.separate(strat.BaseModel(cp.quad_form(x, S) - cp.log_det(S), data=(x,)))
     with warnings.catch_warnings(action="ignore"):  # about what the accuracy of cone programs leaves
-        model.fit(A, strata=Z)
-    for k, precision in enumerate(model.theta_["S"]):
-        own = A[k == Z]
+        precisions = model.fit(A, strata=Z).theta_["S"]
+    for precision, own in zip(precisions, (A[k == Z] for k in range(K)), strict=True):
         np.testing.assert_allclose(precision @ own.T @ own / len(own), np.eye(2), atol=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore::strat.DataWarning")
 def test_powers_of_labels_far_from_zero():
-    (b, y), noise = (
-        (cp.Variable(name="b"), cp.Parameter(name="y")),
-        np.random.default_rng(0).standard_normal(N),
-    )
-    far, near = (
-        strat.separate(strat.BaseModel(cp.power(cp.abs(y - b), 4), data=(y,))).fit(level + noise, strata=Z)
-        for level in (1e5, 0.0)
-    )
-    assert far.result_.objective == pytest.approx(near.result_.objective, rel=1e-6)
+    b, y = cp.Variable(name="b"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.power(cp.abs(y - b), 4), data=(y,))
+    far, near = (strat.separate(base).fit(level + X[:, 0], strata=Z).result_ for level in (1e5, 0.0))
+    assert far.objective == pytest.approx(near.objective, rel=1e-6)

@@ -258,7 +258,8 @@ class Assembly:
         if self.linear.any() or self.constant.any() or not parts:
             # Beside a logarithm the mean slope says how large theta is.
             slope = np.abs(self.linear).sum(axis=0) / (1 if self.weight is None else self.weight.sum() or 1)
-            sizes = np.any([tape.scale_free for tape in tapes] or False, axis=0) * slope
+            masks = [tape.scale_free for tape in tapes if hasattr(tape, "scale_free")]  # a device has none
+            sizes = slope * np.any(masks or False, axis=0)
             parts.insert(0, Quadratic(self.constant, self.linear, sizes=sizes))
         return parts
 
