@@ -58,7 +58,6 @@ def shard(bind, strata, part):
 
 
 def chunk_shard(chunk, program, read, shared, given, smooth):
-    """The `Shard` of a chunk of `ChunkedRecords`."""
     records = read(chunk)
     strata = records.strata.merged() if shared else records.strata
     bind = partial(program.bind_records, records.arrays, weight=records.weight, given=given, smooth=smooth)

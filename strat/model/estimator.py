@@ -1,6 +1,5 @@
 """StratifiedModel: fit parameters and graph, predict, score."""
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,7 +91,7 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
 
     #: Whether all strata share one set of parameters.
     shared = False
-    _common = cached_property(common_of)
+    _common_of = common_of
 
     def __init__(
         self,

@@ -32,17 +32,19 @@ def with_unseen(model, records, unseen):
     if not new:
         return records, theta
     if named and unseen == "common":
-        return records, np.concatenate([theta, np.repeat(model._common, len(new), axis=0)])
+        return records, np.concatenate([theta, np.repeat(common_of(model), len(new), axis=0)])
     graph, scale = (model.graph, model.scale) if named or unseen is model.graph else (unseen, 1.0)
     return records, np.concatenate([theta, _harmonic(model, theta, new, graph, scale)])
 
 
 def common_of(model):
     """Parameters (1, n) of the common model of the fit's records."""
-    shared = as_fitted(model)
-    shared.shared, shared.solver, shared.graph_regularizer = True, None, FixedGraph()
-    problem = BoundModel(shared, records=training_records(model, 'unseen="common"')).problem()
-    return solve(problem, default_solver(problem.loss, False, problem.regularizer)).theta
+    if not hasattr(model, "_common"):
+        shared = as_fitted(model)
+        shared.shared, shared.solver, shared.graph_regularizer = True, None, FixedGraph()
+        problem = BoundModel(shared, records=training_records(model, 'unseen="common"')).problem()
+        model._common = solve(problem, default_solver(problem.loss, False, problem.regularizer)).theta
+    return model._common
 
 
 def _harmonic(model, theta, new, graph, scale):

@@ -130,7 +130,7 @@ def by_partition(model, method, parameters, shape, data, strata, unseen=None, we
     from dask import array, delayed
 
     if isinstance(unseen, str) and unseen == "common" and not model.shared:
-        model._common  # noqa: B018 (it is computed, with the records of its fit, and kept)
+        model._common_of()  # from the records of its fit, and kept
     light = copy.copy(model)
     light._training = None  # these records stay here
     call, light = delayed(_called), delayed(light)

@@ -42,7 +42,7 @@ class Cone(Solver):
     The dual solution of a program gives a subgradient u of the regularizer and constraints at theta. The residual is
     ||grad loss(theta) + G(W) theta + u|| over 1 + max(||grad loss||, ||G(W) theta||), a bound on that of other solvers; where
     the loss has no gradient, u holds one of its subgradients too, and the gap between the primal and the dual objective
-    counts as well; there it is not above ⟨|what is left|, |theta|⟩ over 1 + |F|, by which F may be lower, in any units.
+    counts as well; about what F may be lower by, relative to F, counts where that is less.
 
     References
     ----------
