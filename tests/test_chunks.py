@@ -43,6 +43,15 @@ def in_chunks(X, Y, z, w, size=100):
     return [tuple(a[first : first + size] for a in (X, Y, z, w)) for first in range(0, len(z), size)]
 
 
+def refilled(chunks):
+    """Chunks of one size, in the same arrays."""
+    arrays = tuple(map(np.copy, chunks[0]))
+    for chunk in chunks:
+        for array, values in zip(arrays, chunk, strict=True):
+            array[...] = values
+        yield arrays
+
+
 @pytest.fixture
 def pieces(monkeypatch):
     monkeypatch.setattr(sharded, "MANY", 1)
@@ -97,7 +106,7 @@ def test_chunks_fit_as_records_at_hand(loss, options, records):
     w[:200] = w[400:500] = w[z == 2] = 0.0  # the first chunk, others and a stratum count for nothing
     model, other = (model_of(LOSSES[loss]).set_params(**options) for _ in "ab")
     whole = model.fit(X, Y, strata=z, sample_weight=w)
-    part = other.fit(chunks=lambda: iter(in_chunks(*records)))
+    part = other.fit(chunks=lambda: refilled(in_chunks(*records)))
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
     assert abs(part.result_.objective / whole.result_.objective - 1) < 1e-12
     a, b = (strat.graphs.from_parameters(each, shrink=9.0).edges(data="weight") for each in (whole, part))
@@ -105,6 +114,8 @@ def test_chunks_fit_as_records_at_hand(loss, options, records):
     dots = [strat.plot.parameters(each, "b").lines[-1].get_xdata().tolist() for each in (whole, part)]
     assert dots == [[2], [2]]
     assert part.strata_ == whole.strata_ and part.score(X, Y, strata=z) == approx(whole.score(X, Y, strata=z))
+    labels = ["rest", (1, "a"), 2]  # which keep their kinds
+    assert set(strat.separate(model.base).fit(chunks=[(X[:3], Y[:3], labels)]).strata_) == set(labels)
 
 
 def test_memory_maps_are_read_in_chunks_and_not_kept(records, tmp_path, monkeypatch):

@@ -58,8 +58,14 @@ class ChunkedRecords(Records):
         super().__init__(sample.arrays, sample.strata, weight, sample.columns)
 
     def chunks(self):
-        """Pairs of a number and a chunk."""
-        return enumerate(self.source() if callable(self.source) else self.source)
+        """Pairs of a number and a chunk, which is read later, when a function's iterator may have filled its arrays again."""
+        return enumerate(map(_copied, self.source()) if callable(self.source) else self.source)
+
+
+def _copied(chunk):
+    if not isinstance(chunk, tuple):
+        return chunk
+    return tuple(np.array(a) if isinstance(a, np.ndarray) and a.flags.writeable else a for a in chunk)
 
 
 def read_chunk(chunk, parameters, arguments, options):

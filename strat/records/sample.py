@@ -45,9 +45,8 @@ class Sample:
         self.labels = read_labels(self.strata, frame, declared=declared[0] if declared else None)
         for argument, name in zip(data, names, strict=True):
             if length(argument) != len(self.labels):
-                raise ShapeError(
-                    f"{where}: {name} has {length(argument)} records, but the strata have {len(self.labels)} labels."
-                )
+                found = f"{name} has {length(argument)} records"
+                raise ShapeError(f"{where}: {found}, but the strata have {len(self.labels)} labels.")
         self.weight = None if sample_weight is None else read_weight(sample_weight, len(self.labels))
 
     def __len__(self):
@@ -55,9 +54,8 @@ class Sample:
 
     def part(self, index=None):
         """The records at some positions, all by default, as a sample; its ``data`` and ``strata`` are as ``fit`` takes them."""
-        part = copy.copy(self)
-        part.index = np.arange(len(self)) if index is None else index
-        rows = slice(None) if index is None else index
+        part, rows = copy.copy(self), slice(None) if index is None else index
+        part.index = np.arange(len(self))[rows]
         part.data = tuple(take(argument, rows) for argument in self.data)
         part.labels = self.labels.take(rows)
         part.weight = None if self.weight is None else self.weight[rows]
@@ -129,6 +127,8 @@ def take(argument, index):
     if isinstance(argument, str):
         why = f"the data argument {argument!r} is text, not one number per record; names alone are for fit(…, chunks=frame)"
         raise DataError(f"{why}. Pass the column, as frame[{argument!r}].")
+    if isinstance(argument, list):  # whose labels may be of several kinds
+        return argument[index] if isinstance(index, slice) else [argument[k] for k in index]
     return np.atleast_1d(np.asarray(host(argument)))[index]
 
 
