@@ -163,9 +163,8 @@ def test_fits_in_several_threads_share_nothing_that_changes():
     def objective(solver):
         return strat.lrsm(base, GRAPH, solver=solver).fit(X, Y, strata=STRATA).result_.objective
 
-    solvers = [None, strat.ADMM(), strat.MAPG(), strat.NewtonCG()] * 2
     with ThreadPoolExecutor(4) as threads:
-        objectives = list(threads.map(objective, solvers))
+        objectives = list(threads.map(objective, [None, strat.ADMM(), strat.MAPG(), strat.NewtonCG()] * 2))
     np.testing.assert_allclose(objectives, objective(None), rtol=1e-6)
 
 

@@ -278,8 +278,7 @@ def test_constraints_come_in_any_collection():
 
 
 def test_a_variable_only_in_the_regularizer_or_constraints_is_allowed():
-    other = V(name="other")
-    base = model(regularizer=cp.square(other - b), constraints=[p >= 0])
+    base = model(regularizer=cp.square(V(name="other") - b), constraints=[p >= 0])
     assert set(base.variables) == {"theta", "b", "other", "p"}
 
 
@@ -322,10 +321,9 @@ def test_cvxpys_own_warnings_are_neither_swallowed_nor_repeated():
 
 
 def test_norms_of_a_number_are_absolute_values():
-    point = {"theta": np.zeros((1, 3)), "b": np.zeros(1)}
     for loss in (cp.norm(r), cp.norm(r, 1), cp.norm(r, 2), cp.norm1(r), cp.pnorm(r, 3), cp.norm(one, 2)):
         oracle = compile(loss, data=(x, y)).bind(np.ones((4, 3)), [1.0, -1.0, 1.0, -1.0])
-        np.testing.assert_allclose(oracle.value(point), [4.0])
+        np.testing.assert_allclose(oracle.value({"theta": np.zeros((1, 3)), "b": np.zeros(1)}), [4.0])
 
 
 def test_levels_of_several_quantiles_may_be_a_list():

@@ -85,8 +85,7 @@ def test_proxes_are_the_minimisers(row):
     assert reference is not None
     assert_same_prox(oracle, variables, z, v, STEPS, reference, row.constraints, 1e-6)
     for t in (0.1, 1.0, 10.0):  # one step for all strata is the same as each its own
-        whole = oracle.prox(v, t)
-        for name, part in whole.items():
+        for name, part in oracle.prox(v, t).items():
             same = t == STEPS
             np.testing.assert_allclose(part[same], z[name][same], rtol=1e-7, atol=1e-7)
     if row.data:  # no records: the prox is v

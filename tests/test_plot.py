@@ -79,10 +79,9 @@ def test_weights_are_the_matrix(joint):
 
 def test_changes_are_centred_at_zero(joint):
     W0 = nx.to_numpy_array(joint.graph)
-    factor = {"density": 0.5, "sulphates": 2.0}
     for u, v, name in joint.graph.edges(data="factor"):
         i, j = joint.strata_.index(u), joint.strata_.index(v)
-        W0[i, j] = W0[j, i] = W0[i, j] * factor[name]
+        W0[i, j] = W0[j, i] = W0[i, j] * {"density": 0.5, "sulphates": 2.0}[name]
     for prior in (True, W0, sparse.csr_array(W0), (joint.strata_, W0)):
         ax = plot.weights(joint, prior=prior)
         assert np.allclose(drawn(ax), joint.W_ - W0)

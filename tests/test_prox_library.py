@@ -287,8 +287,7 @@ def test_losses_of_records(name):
     reference = prox_by_cvxpy(loss, program.variables, v, STEPS, (), data, arrays, INDEX)
     assert_same_prox(oracle, program.variables, z, v, STEPS, reference, (), 1e-5, 1e-7)
     for key, part in z.items():
-        expected = np.maximum(v[key][2], 0) if key == "q" else v[key][2]
-        np.testing.assert_allclose(part[2], expected, atol=1e-7)
+        np.testing.assert_allclose(part[2], np.maximum(v[key][2], 0) if key == "q" else v[key][2], atol=1e-7)
         np.testing.assert_allclose(again[key], part, rtol=1e-12, atol=1e-12)
 
 

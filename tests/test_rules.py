@@ -62,13 +62,12 @@ def variants(name):
         for v in variables.values()
     }
     linear = sum(0.3 * cp.sum(v) for v in variables.values())
-    square = sum(0.4 * cp.sum_squares(v) for v in variables.values())
     return {
         "plain": expression,
         "scaled": 2.5 * expression,
         "shifted": rebuilt(expression, shift),
         "linear": expression + linear,
-        "quadratic": 0.5 * expression + square + linear,
+        "quadratic": 0.5 * expression + sum(0.4 * cp.sum_squares(v) for v in variables.values()) + linear,
     }
 
 
@@ -253,8 +252,7 @@ def test_extreme_arguments_give_no_nan(name, size):
         flat = np.full((1, gradient.size), size)
         assert np.isfinite(gradient).all() or oracle.flat.interior().value(flat) == np.inf
         if size == 0:  # and so is an end that belongs to the domain
-            nodes = [node for part in oracle.flat.parts for node in getattr(part, "nodes", ())]
-            for node in nodes:
+            for node in [node for part in oracle.flat.parts for node in getattr(part, "nodes", ())]:
                 ends = {i for i, (low, _) in node.rule.intervals.items() if low == 0 and i in node.varying}
                 assert ends <= {*node.rule.steep, *node.rule.closed}
     if oracle.flat.has("prox"):

@@ -53,9 +53,8 @@ def test_every_solver_reaches_the_optimum_of_the_whole_problem(loss, regularizer
         result = fitted(model, *records(loss)).result_
         assert result.status == "converged" and max(result.residual.values()) <= solver.tol
         assert result.objective == pytest.approx(best, rel=1e-6)
-        limits = REGULARIZERS[regularizer][1](cp.Variable(model.theta_["theta"].shape[1:]))
         for theta in model.theta_["theta"]:
-            for c in limits:
+            for c in REGULARIZERS[regularizer][1](cp.Variable(model.theta_["theta"].shape[1:])):
                 c.variables()[0].save_value(theta)
                 assert np.max(c.violation()) <= 1e-7
         if isinstance(solver, (strat.NewtonCG, strat.MAPG)):

@@ -181,17 +181,20 @@ class BoundModel:
 
 
 class HeldOut:
-    """Records that are not fitted: their losses as functions of theta (K, n) and of `values`, which replace the model's.
+    """Records that are not fitted: their losses as functions of theta (K, n), and of `values` in place of the model's.
 
     With `smooth` the declared smoothing applies, as derivatives need it.
     """
 
     def __init__(self, base, records, values, smooth=False):
-        self.base, self.records, self.values = base, records, values
-        program, arguments = base.loss_program, (records.arrays, records.strata)
-        bind = partial(program.bind_records, *arguments, records.weight, smooth=smooth)
+        self.base, self.records, self.values, program = base, records, values, base.loss_program
+        bind = partial(program.bind_records, records.arrays, records.strata, records.weight, smooth=smooth)
         self._oracle = BindingCache(program, bind)
-        self._evaluation = BindingCache(program, partial(program.evaluation, *arguments))
+
+    @cached_property
+    def losses(self):
+        """Loss of each record, shape (N,), as a function of theta."""
+        return self.base.loss_program.evaluation(self.records.arrays, self.records.strata, self.values)
 
     def mean_loss(self, theta, values=None):
         """Mean of the records' losses, weighted where weights were given; +inf outside the domain."""
@@ -208,10 +211,6 @@ class HeldOut:
         value, gradient = oracle.value_and_gradient(theta)
         total = self.records.weight.sum()
         return float(value.sum()) / total, gradient / total
-
-    def losses(self, theta, values=None):
-        """Loss of each record, shape (N,)."""
-        return self._evaluation({**self.values, **(values or {})})(theta)
 
 
 def learned_edges(edges, prior, parameters):

@@ -47,8 +47,7 @@ class Rule:
     steep = ()
     #: Arguments with an interval whose finite end belongs to the domain, with a finite slope: a minimum may lie there.
     closed = ()
-    #: Whether f(c u) is f(u) plus a number or, beside such a function, c f(u): of arguments without data f does not say how
-    #: large they are.
+    #: Whether f(c u) is f(u) plus a number, or c f(u) beside such an f: without data it does not say how large u is.
     scale_free = False
     #: What the prox and the projection combine with (see `GroupBlock`): "absolute" where the function grows in every
     #: |u|, "ordered" where it is symmetric, so that they keep the order of the entries.

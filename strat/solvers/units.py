@@ -58,10 +58,7 @@ class Units:
             self.problem = JointProblem(loss, r, h, problem.edges, problem.w0, couple, problem.outside)
 
     def outgrown(self, x):
-        """Whether the loss at a point in these units is so far below their start's that they hide it.
-
-        In a perfect fit it is rounding: parameters that differ by little more than rounding have another loss.
-        """
+        """Whether the loss at a point is so far below that at the start that these units hide it, and not rounding alone."""
         if self.worth <= 1 or not abs(x.loss) < LOSSES[0]:
             return False
         theta = self.outside(x.theta)

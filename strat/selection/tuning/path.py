@@ -195,10 +195,8 @@ def walk(points, stages, objective, left_out, label, check, *, max_iter, patienc
     check()
     points[0, 0] = point_at(space.start)
     if not np.isfinite(points[0, 0].value):
-        raise DataError(
-            "tune: the held-out loss of the start is infinite, so that it has no slope: some held-out record is impossible by "
-            "the fit. Give a regularizer that keeps it possible, or other folds."
-        )
+        why = "the held-out loss of the start is infinite: some held-out record is impossible by the fit"
+        raise DataError(f"tune: {why}. Give a regularizer that keeps it possible, or other folds.")
     unit = abs(points[0, 0].value) or 1.0
     for number, stage in enumerate(stages):
         *_, start = before = [*points.values()]
