@@ -50,9 +50,9 @@ def device_of(device, data, engine=None):
     xp = namespace(optional("torch", "device=", "device").empty(0) if found is None else found)
     try:
         device = device or compat().device(next(filter(is_elsewhere, data)))
-        (empty := xp.empty(0, dtype=xp.float64, device=device)).__dlpack_device__()  # fails if no sum can return
+        (empty := xp.empty(0, dtype=xp.float64, device=device)).__dlpack_device__()
         return Device(empty)
-    except Exception as error:  # each library has its own
+    except Exception as error:  # each library has its own, also for memory that nothing can be read from
         why = f"cannot be used with {xp.__name__}, or has no float64: {first_line(error)}"
         raise OptionError(f"device={device!r} {why}") from None
 
