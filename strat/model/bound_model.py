@@ -248,7 +248,7 @@ def first_point(base, records, values, problem, theta, bad):
     bound = base.loss_program.bind_records(*arguments, prox="free", smooth=False)
     closed = bound.has("prox") and not isinstance(bound.prox, NewtonProx | ConeProx)
     points = [bound.prox(near, 1.0)] if closed else central_points(loss, near)
-    for z in () if getattr(regularizer.prox, "costly", False) else points:
+    for z in points:
         near = problem.project(z)
         value = np.where(problem.inside(near), loss.value(near) + regularizer.value(near), np.inf)
         better = bad & (value < best)
