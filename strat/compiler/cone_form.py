@@ -1,5 +1,7 @@
 """What CVXPY writes of a declaration: the cone programs of one stratum and of all records, and their losses as one vector."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
@@ -35,7 +37,15 @@ def record_cones(program, walker, binder, weight):
     if not cp.Problem(cp.Minimize(template.expression), template.constraints).is_dpp():
         raise NoOracleError(f"{program.what} has no cone program that is linear in the data")
     parts = template.expression, template.constraints, [template.theta], program.what, template.parameters
-    return _canonical(*parts, binder.segments.N, strata=binder.segments.index).scaled(weight)
+    cones = _canonical(*parts, binder.segments.N, strata=binder.segments.index)
+    A, P, c = cones.A, cones.P, weight[:, None] * cones.c
+    if not len(A.values) == len(P.values) == 1:
+        return cones.scaled(weight)
+    # Data are factors of functions alone: sums over the records of a stratum take their place.
+    strata, index = np.unique(cones.strata, return_inverse=True)
+    P = Matrix(P.rows, P.columns, np.bincount(index, weight)[:, None] * P.values)
+    sums = sp.csr_array((np.ones(len(c)), (index, np.arange(len(c))))) @ c
+    return replace(cones, strata=strata, P=P, c=sums)
 
 
 def stacked(e, walker, binder, theta, leaves):
@@ -87,7 +97,7 @@ def _canonical(objective, constraints, variables, what, parameters=(), N=1, **ot
     column[start : start + n] = np.arange(n)
     column[column < 0] = np.arange(n, size)
     row, entry, values = _entries(A, m, numbers)
-    b, in_A = np.zeros((N, m)), entry < size
+    b, in_A = np.zeros((len(values), m)), entry < size
     b[:, line[row[~in_A]]] = values[:, ~in_A]
     A = Matrix(line[row[in_A]], column[entry[in_A]], -values[:, in_A])
     _, entry, slopes = _entries(q, 1, numbers)

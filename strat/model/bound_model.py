@@ -25,6 +25,12 @@ from strat.records.sample import Sample
 from strat.rules import atoms, text
 from strat.solvers.starts import default_solver, needs_prox, point
 
+RECORDS = (
+    8,
+    128,
+    np.inf,
+)  # of a stratum in the cone programs of a first point, until it is in the domain of all
+
 
 class BindingCache:
     """``bind(values)`` for values of a program's hyperparameters by name, which is kept for the last `size` of them."""
@@ -240,7 +246,7 @@ def first_point(base, records, values, problem, theta, bad):
 
     It is the best one of argmin_z loss(z) + ½‖z − theta‖², where that has a closed form, and the points at which the atoms'
     arguments are about some distance off the ends of their domain. Where all of these are outside it is
-    argmin_z loss(z) + regularizer(z) + ½‖z − theta‖², by one cone program of these strata.
+    argmin_z loss(z) + regularizer(z) + ½‖z − theta‖², by one cone program of these strata, with few of their records at first.
     """
     loss, regularizer = problem.loss, problem.regularizer
     near, theta, best = theta, theta.copy(), np.full(len(theta), np.inf)
@@ -253,12 +259,17 @@ def first_point(base, records, values, problem, theta, bad):
         value = np.where(problem.inside(near), loss.value(near) + regularizer.value(near), np.inf)
         better = bad & (value < best)
         theta[better], best[better] = near[better], value[better]
-    lost, error = np.flatnonzero(bad & ~(best < np.inf)), None
-    if lost.size:
+    lost, error, functions = np.flatnonzero(bad & ~(best < np.inf)), None, []
+    for most in RECORDS:
+        if not lost.size or error:
+            break
         try:
-            penalty = base.regularizer_program.bind_regularizer(values)
-            functions = [function.take(lost) for function in [*bound.cones(), *penalty.cones()]]
-            program = ConeProgram(len(lost), problem.n, functions, what="the first point")
+            functions = functions or [
+                *bound.cones(),
+                *base.regularizer_program.bind_regularizer(values).cones(),
+            ]
+            some = [function.take(lost, most) for function in functions]
+            program = ConeProgram(len(lost), problem.n, some, what="the first point")
             theta[lost] = program.solve(np.ones((len(lost), problem.n)), -theta[lost]).theta
             theta = off_edges(loss, problem.project(theta), problem.project)
         except NoOracleError as why:

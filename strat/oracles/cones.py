@@ -65,13 +65,14 @@ class Cones:
         settle = self.settle and (lambda theta: self.settle(unit * theta) / unit)
         return replace(self, A=A, P=P, c=self.c * factor, low=low, high=high, settle=settle)
 
-    def take(self, strata):
-        """One function per stratum, for some of the strata."""
+    def take(self, strata, most=np.inf):
+        """The functions of some of the strata, of each at most so many."""
         if self.strata is None:
             return self
         place = np.full(int(max(self.strata.max(initial=-1), strata.max(initial=-1))) + 1, -1)
         place[strata] = np.arange(len(strata))
-        here = place[self.strata] >= 0
+        number = np.arange(len(self.strata)) - np.searchsorted(self.strata, self.strata)  # within the stratum
+        here = (place[self.strata] >= 0) & (number < most)
 
         def few(values):
             return values if len(values) == 1 else values[here]

@@ -102,10 +102,14 @@ class EdgeList:
         links = sp.coo_array((w[used], tuple(end[used] for end in self.ends)), shape=(self.K, self.K))
         return connected_components(links, directed=False)
 
+    def uniform(self, w):
+        """Whether all pairs of strata have the same weight."""
+        return self.count == self.K * (self.K - 1) // 2 > 0 and w[0] == w[-1] and np.ptp(w) == 0
+
     def adjacency_operator(self, w):
         """Function theta -> A(w) theta, for many products with one w."""
-        if self.count == self.K * (self.K - 1) // 2 > 0 and w[0] == w[-1] and np.ptp(w) == 0:
-            return lambda theta: w[0] * (theta.sum(axis=0) - theta)  # all pairs have one weight
+        if self.uniform(w):
+            return lambda theta: w[0] * (theta.sum(axis=0) - theta)
         return self.adjacency(w).__matmul__
 
     def add_ends(self, a, g, theta=None):

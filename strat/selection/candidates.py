@@ -153,7 +153,8 @@ def curvature(model, part, weight, nodes):
         problem, result = Refits(whole, part.data, part.strata, weight, tol=1e-2).fit()
         if problem.loss.has("hessian_operator"):
             diagonal = np.einsum("kcc->c", hessian_blocks(problem.loss, result.theta))
-            typical = float(np.exp(np.log(diagonal[diagonal > 0]).mean()))
+            curved = diagonal[diagonal > 0]  # none where no record is near a smoothed kink
+            typical = float(np.exp(np.log(curved).mean())) if curved.size else typical
     return (typical if 0 < typical < np.inf else float(weight.sum())) / len(labels)
 
 

@@ -27,8 +27,7 @@ from strat.solvers.progress import Progress
 
 #: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}
-#: The last descent begins with steps of a factor 3, and ends where steps of 1.3 change the loss by a ten thousandth.
-STEP, SHORTEST, GAIN = 0.5, 0.1, 1e-4
+STEP, SHORTEST = 0.5, 0.1  # of the last descent: steps of a factor 3 at first and of 1.3 at last
 FAR = 8.0  # log10 of the factors beyond which no constant is tried
 PIECE = 12  # points of a grid in one piece
 
@@ -54,7 +53,7 @@ def search(
     logarithms of each model's constants, without bounds: one scale for each factor of the graph, every scalar
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. The
     scales of a given graph count from the curvature of the loss, so that the weights it comes with do not matter. A scan
-    over powers of ten moves all scales together; from its best points every constant is covered by itself, over powers of
+    over powers of ten moves all scales together; from its best point every constant is covered by itself, over powers of
     ten again, until none helps, and then a descent from the best by Nelder and Mead's method follows. Fits are warm-started.
     Ctrl-C and `time_limit` end the search with the best constants tried so far.
 
@@ -261,9 +260,9 @@ class Job:
 
     def _descend(self, x):
         """Lower the loss by ever shorter steps."""
-        options = {"initial_simplex": np.vstack([x, x + STEP * np.eye(len(x))])}
-        options |= {"xatol": SHORTEST, "fatol": GAIN * abs(self.value(x))}
-        # Without further digits, what is level stays so, and ends the descent.
+        simplex = np.vstack([x, x + STEP * np.eye(len(x))])
+        options = {"initial_simplex": simplex, "xatol": SHORTEST, "fatol": np.inf}
+        # Without further digits, a level loss stays level.
         minimize(lambda x: float(f"{self.value(x):.5g}"), x, method="Nelder-Mead", options=options)
 
 
@@ -282,27 +281,23 @@ def scans(candidate, most, jobs):
 
 
 def coverings(candidate, most, jobs):
-    """Coverings of a given graph's constants from the best points: from two apart where it has several scales, else from one.
+    """A covering of a given graph's constants from the best point.
 
     Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
     """
-    if any(axis.kind == "graph_regularizer" for axis in candidate.axes):
-        return []
-    known, left = _known(candidate, most, jobs)
-    starts = []
-    for x in sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:
-        apart = all(np.abs(np.subtract(x, y)).max() >= 2.0 for y in starts)
-        if apart and len(starts) < 2 and math.isfinite(known[x]):
-            starts.append(x)
-    share = left // max(len(starts), 1)
-    return [{"way": "cover", "at": x, "known": known, "most": share} for x in starts if share > 0]
+    learned = any(axis.kind == "graph_regularizer" for axis in candidate.axes)
+    return [] if learned else _from_best("cover", candidate, most, jobs)
 
 
 def descents(candidate, most, jobs):
+    return _from_best("descend", candidate, most, jobs)
+
+
+def _from_best(way, candidate, most, jobs):
     known, left = _known(candidate, most, jobs)
     start = min(known, key=known.get, default=None)
     some = left > 0 and known.get(start, math.inf) < math.inf
-    return [{"way": "descend", "at": start, "known": known, "most": left}] if some else []
+    return [{"way": way, "at": start, "known": known, "most": left}] if some else []
 
 
 def _known(candidate, most, jobs):

@@ -55,7 +55,8 @@ class Preconditioner:
         if self.edges.all_pairs:  # of all pairs few may have a weight
             limit = ALL_PAIRS[blocks is None]
         weak = 2 * np.count_nonzero(self.graph <= limit * diagonal) > diagonal.size
-        if not (weak or self.edges.width > WIDE):
+        # Where all weights are equal, what the blocks leave out has rank n.
+        if not (weak or self.edges.width > WIDE or self.edges.uniform(self.laplacians.w)):
             whole = blocks is not None and free.all and self.laplacians.alike
             return whole and self._by_correlations(blocks, bend) or self.by_graph(diagonal)
         if blocks is None:

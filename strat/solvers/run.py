@@ -199,7 +199,7 @@ class Run:
     def _change_units(self, theta, w):
         """Go on in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
         work, self.moved_to = self.algorithm.factorizations, theta
-        self.units = Units(self.problem, theta)
+        self.units = Units(self.problem, theta, fitted=True)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.algorithm.extra_factorizations += work
         self.way, self.earlier, self.least = None, None, np.inf

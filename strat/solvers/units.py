@@ -20,11 +20,11 @@ class Units:
     share theirs; where they are too far apart, a cone program takes the place of the prox. Where the loss at the start is tiny or
     huge, it is the unit of the objective, and the size at which parameters change it as much again is that of all parameters.
 
-    `theta` is the start. `problem` is then the one in these units, or the given one where its own will do; `unit` (n,) is that
-    of every coordinate of theta, and `worth` that of the objective.
+    `theta` is the start, or else `fitted`, and its loss then says more than that at 0. `problem` is that in these units, or the
+    given one where its own will do; `unit` (n,) is that of every coordinate of theta, and `worth` that of the objective.
     """
 
-    def __init__(self, problem, theta):
+    def __init__(self, problem, theta, fitted=False):
         self.problem, self.unit, self.worth, self.by_cones = problem, 1.0, 1.0, False
         sizes = problem.sizes
         if problem.raw:
@@ -39,7 +39,7 @@ class Units:
             self.unit = 2.0 ** np.round(np.log2(1 / (sizes if self.by_cones else tied)))
         loss = self._loss(theta)
         # A tiny loss may be that of a perfect fit, a huge one that of a start far off.
-        if not LOSSES[0] <= loss <= LOSSES[1]:
+        if not (fitted or LOSSES[0] <= loss <= LOSSES[1]):
             at_zero = self._loss(np.zeros(theta.shape))
             sizes = [size for size in (loss, at_zero) if size < np.inf] or [0.0]
             loss = max(sizes) if loss < LOSSES[0] else min(sizes)
