@@ -137,7 +137,8 @@ def product(*graphs: Any) -> nx.Graph:
                 both = f"graphs {first[factor] + 1} and {axis + 1} of the product are both named {factor!r}"
                 raise GraphError(f"{both}. Give each its own name=.")
         order = np.argsort(codes, kind="stable")  # so that the factors keep theirs
-        i, j = (np.moveaxis(place, axis, 0)[end[order]].reshape(len(end), -1) for end in (prior.i, prior.j))
+        layers = np.moveaxis(place, axis, 0).reshape(prior.K, place.size // prior.K)
+        i, j = (layers[end[order]] for end in (prior.i, prior.j))
         weight, codes = (np.repeat(each[order], i.shape[1]) for each in (prior.weights(), codes))
         terms.append((i.ravel(), j.ravel(), weight, np.array(names, dtype=object)[codes]))
     nodes = list(tuples(*(prior.labels for prior in priors)))

@@ -132,5 +132,5 @@ def _by_coordinates(J, t):
     if not np.abs(inverse).max() < 0.01 / FREE:
         return unknown
     bend = np.where(both, inverse - identity, 0.0)
-    bend[np.abs(bend) < 1e-9] = 0.0
+    bend[np.abs(bend) < 1e-7] = 0.0
     return free, bend / t[:, None, None] if bend.any() else np.zeros(J.shape[:2])
