@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-#: The public names by module, each of which is imported when one of its names is first used; some are public themselves.
+#: The public names by module. A module is imported when one of its names is first used; one without names is public itself.
 _HOMES = {
     "compiler.base_model": "BaseModel",
     "compiler.program": "Program compile",

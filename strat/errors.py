@@ -28,7 +28,7 @@ class NotPerRecordError(StratError):
 
 
 class ShapeError(StratError):
-    """An expression or an array has another shape than the declaration asks for."""
+    """An expression or an array does not have the shape that the declaration requires."""
 
 
 class DataError(StratError):
@@ -52,7 +52,7 @@ class StratWarning(UserWarning):
 
     @classmethod
     def warn(cls, message):
-        """Warn of something at the line of the user: the first outside of the package."""
+        """Issue a warning that points to the user's line: the first frame outside the package."""
         frame, level = sys._getframe(1), 2
         while frame.f_back and frame.f_globals["__name__"].startswith("strat."):
             frame, level = frame.f_back, level + 1
@@ -89,7 +89,7 @@ def check_whole(name, value, least):
 
 
 def check_memory(what, size, way="a sparser graph takes less"):
-    """Raise an OptionError where `size` bytes for `what` cannot fit into the machine's memory; `way` is the way out."""
+    """Raise an OptionError if `size` bytes for `what` exceed the machine's memory; `way` says what helps."""
     try:
         whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on every system
@@ -106,7 +106,7 @@ def is_nonnegative(value):
 
 
 def optional(module, what, extra):
-    """Import a module of an extra of the package that `what` needs."""
+    """Import `module`, which `what` needs and which the package's extra `extra` installs."""
     try:
         return import_module(module)
     except ImportError as error:

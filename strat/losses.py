@@ -1,4 +1,4 @@
-"""Losses of one record by name: each function returns a CVXPY expression, which you can print, change and add to.
+"""Named losses of one record: each function returns a CVXPY expression, which you can print, change and add to.
 
 ``y`` is the observation, a ``cp.Parameter`` of one record; ``z`` is the prediction, an affine expression in the
 variables. You could write every loss by hand; print the result to see how.
@@ -28,16 +28,16 @@ QUANTILES = "cvxpy.Expression, scalar or (m,): Predicted quantiles."
 ROOT = "Root of the precision matrix: the covariance is the inverse of R²."
 LABEL, SCORE = DATUM + "Label, −1 or +1.", NUMBER + "Score."
 F = TypeVar("F", bound=Callable)
-#: What examples declare that declare nothing.
+#: The declarations that are put before an example without any.
 DECLARED = """>>> theta, x = cp.Variable(3, name="theta"), cp.Parameter(3, name="x")
 >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
 """
 
 
 def named_loss(check: Callable, **arguments: str) -> Callable[[F], F]:
-    """Make a loss of a function whose docstring has three parts: summary, formula and example.
+    """Turn a function whose docstring has three parts (summary, formula and example) into a loss.
 
-    `check` looks at the arguments, and `arguments` say of each its type and, after a colon, its meaning.
+    `check` validates the arguments; `arguments` give the type of each and, after a colon, its meaning.
     """
 
     def decorate(f):
@@ -47,7 +47,7 @@ def named_loss(check: Callable, **arguments: str) -> Callable[[F], F]:
             check(f.__name__, given)
             return f(**given)
 
-        if f.__doc__:  # python -OO leaves none
+        if f.__doc__:  # python -OO strips docstrings
             summary, formula, example = inspect.getdoc(f).split("\n\n")
             example = example if "Variable" in example else DECLARED + example
             parameters = [f"{name} : " + text.replace(": ", "\n    ", 1) for name, text in arguments.items()]
@@ -61,7 +61,7 @@ def named_loss(check: Callable, **arguments: str) -> Callable[[F], F]:
 
 
 def _shapes(loss, given, *names):
-    """The shapes of some arguments by name, which are expressions or numbers."""
+    """The shapes of the named arguments, each of which must be an expression or numeric."""
     for name in names:
         if not isinstance(given[name], cp.Expression) and np.asarray(given[name]).dtype.kind not in "fiub":
             raise DeclarationError(
@@ -72,7 +72,7 @@ def _shapes(loss, given, *names):
 
 
 def alike(loss, given):
-    """Target and prediction have one shape: broadcasting would add terms in silence."""
+    """Check that target and prediction have the same shape: broadcasting would silently add terms."""
     u, v = _shapes(loss, given, "y", "z").values()
     if u != v and not (np.prod(u) == np.prod(v) == 1) and not (loss == "pinball" and u == ()):
         raise ShapeError(
@@ -82,7 +82,7 @@ def alike(loss, given):
 
 
 def scalars(loss, given):
-    """All arguments are one number of one record each."""
+    """Check that every argument is a single number per record."""
     for name, shape in _shapes(loss, given, *given).items():
         if np.prod(shape) != 1:
             raise ShapeError(
@@ -92,7 +92,7 @@ def scalars(loss, given):
 
 
 def vectors(loss, given):
-    """Arguments other than matrices are vectors of one length d, and matrices are symmetric, (d, d)."""
+    """Check that matrices are symmetric, (d, d), and that all other arguments are vectors of length d."""
     shapes = _shapes(loss, given, *(given.keys() - {"S", "R"}))
     if any(len(shape) != 1 for shape in shapes.values()) or len(set(shapes.values())) > 1:
         shown = " and ".join(f"{name} of shape {shapes[name]}" for name in given if name in shapes)
@@ -108,7 +108,7 @@ def vectors(loss, given):
 
 
 def number(loss, name, value, high=np.inf):
-    """Return a constant, an array for a list, or raise where it is not between 0 and `high`."""
+    """Return a constant (a list as an array), or raise an OptionError if it is not between 0 and `high`."""
     if isinstance(value, cp.Expression) and (high < np.inf or value.is_nonneg()):
         return value
     array = floats(value)
@@ -207,7 +207,7 @@ def hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
 
 @named_loss(scalars, y=LABEL, z=SCORE)
 def squared_hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
-    """Square of the hinge loss: smooth.
+    """Square of the hinge loss, which is smooth.
 
     Square of max(1 − yz, 0).
 
@@ -233,7 +233,7 @@ def exponential(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
 def softmax(onehot: cp.Parameter, scores: cp.Expression) -> cp.Expression:
     """Multinomial logistic loss.
 
-    log Σ exp(scores) − scores @ onehot, exact at any size of the scores; the softmax of the scores are the probabilities.
+    log Σ exp(scores) − scores @ onehot, exact at any size of the scores; the probabilities are the softmax of the scores.
 
     >>> theta = cp.Variable((4, 3), name="theta")
     >>> x, onehot = cp.Parameter(4, name="x"), cp.Parameter(3, name="onehot")
@@ -258,7 +258,7 @@ def poisson(n: cp.Parameter, z: cp.Expression) -> cp.Expression:
 
 @named_loss(scalars, n=DATUM + "Count, at least 0.", rate=NUMBER + "Rate, affine in the variables.")
 def poisson_rate(n: cp.Parameter, rate: cp.Expression) -> cp.Expression:
-    """Poisson loss of a rate itself.
+    """Poisson loss as a function of the rate itself.
 
     rate − n log(rate), which keeps the rate positive: minus the log-likelihood up to a constant.
 
@@ -271,7 +271,7 @@ def poisson_rate(n: cp.Parameter, rate: cp.Expression) -> cp.Expression:
 
 @named_loss(scalars, y=DATUM + "0, 1, or a share between.", p=NUMBER + "Probability of 1, affine.")
 def bernoulli(y: cp.Parameter, p: cp.Expression) -> cp.Expression:
-    """Bernoulli loss of a probability itself.
+    """Bernoulli loss as a function of the probability itself.
 
     −y log(p) − (1 − y) log(1 − p), which keeps p in [0, 1].
 

@@ -1,4 +1,4 @@
-"""The models to compare with, each one line: common, separate, a given graph, and the ways to learn one."""
+"""The models to compare, each made by one call: common, separate, on a given graph, and with a learned graph."""
 
 import inspect
 from typing import Any
@@ -24,7 +24,7 @@ class CommonModel(StratifiedModel):
     __init__.__signature__ = inspect.Signature([*_parameters, _weight])
 
 
-#: What the docstrings below have in common, by the mark that stands for it there.
+#: Text shared by the docstrings below, by the placeholder that stands for it there.
 _SHARED_TEXT = {
     "{base}": """Parameters
     ----------
@@ -48,7 +48,7 @@ _SHARED_TEXT = {
 
 
 def _model(base, graph, graph_regularizer, options, kind=StratifiedModel):
-    """The model, or an OptionError about constants that its graph regularizer does not have."""
+    """Return the model; raise an OptionError for constants that its graph regularizer does not have."""
     foreign = [name for name in options if name in ("lambda1", "lambda2", "eta", "mu", "sigma")]
     if foreign and not graph_regularizer.learned:
         raise OptionError(
@@ -84,7 +84,7 @@ def common(
 
 
 def separate(base: BaseModel, graph: Any = None, **options: Any) -> "StratifiedModel":
-    """Each stratum by itself: W = 0.
+    """A separate model for each stratum: W = 0.
 
     Strata without records get the regularizer's minimiser.
 
@@ -137,7 +137,7 @@ def joint(
     graph : networkx.Graph or (labels, W), optional
         The prior graph W0.
     graph_regularizer : LogDet, optional
-        In place of the four constants.
+        The regularizer, in place of the four constants.
     lambda1, lambda2, eta, mu : float, optional
         Constants of ``LogDet``: 1, 1, 0.1 and 1 by default.
     {options}
@@ -145,7 +145,7 @@ def joint(
     Raises
     ------
     OptionError
-        Where constants stand beside a `graph_regularizer`, which has its own.
+        If constants are given beside a `graph_regularizer`, which has its own.
 
     {example}
     >>> model = strat.joint(base, strat.graphs.path(["a", "b", "c"]), lambda1=0.5)
@@ -226,4 +226,4 @@ def entropy(base: BaseModel, graph: Any = None, *, sigma: float = 1.0, **options
 
 for _make in (common, separate, lrsm, joint, log_diagonal, trace_constraint, entropy):
     for _mark, _text in _SHARED_TEXT.items():
-        _make.__doc__ = _make.__doc__ and _make.__doc__.replace(_mark, _text)  # python -OO has none
+        _make.__doc__ = _make.__doc__ and _make.__doc__.replace(_mark, _text)  # python -OO strips docstrings

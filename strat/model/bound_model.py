@@ -1,4 +1,4 @@
-"""A model bound to records: the problem that solvers see, for the model's constants or any others, and a point in its domain."""
+"""A model bound to records: the problem that solvers see, for the model's constants or others, and a point in its domain."""
 
 from dataclasses import replace
 from functools import cached_property, partial
@@ -25,15 +25,12 @@ from strat.records.sample import Sample
 from strat.rules import atoms, text
 from strat.solvers.starts import default_solver, needs_prox, point
 
-RECORDS = (
-    8,
-    128,
-    np.inf,
-)  # of a stratum in the cone programs of a first point, until it is in the domain of all
+#: Records of a stratum in the cone programs for a first point, until the losses of all records are finite there.
+RECORDS = 8, 128, np.inf
 
 
 class BindingCache:
-    """``bind(values)`` for values of a program's hyperparameters by name, which is kept for the last `size` of them."""
+    """``bind(values)`` for a program's hyperparameter values by name, with the results for the last `size` values kept."""
 
     def __init__(self, program, bind, size=1):
         self.parameters, self.bind, self.size, self.entries = program.hyperparameters, bind, size, {}
@@ -41,7 +38,7 @@ class BindingCache:
     def __call__(self, values):
         key = fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
         entry = self.entries.pop(key) if key in self.entries else self.bind(values)
-        self.entries[key] = entry  # those used last stand last
+        self.entries[key] = entry  # the most recently used entries come last
         if len(self.entries) > self.size:
             del self.entries[next(iter(self.entries))]
         return entry
@@ -55,23 +52,23 @@ KEPT = 32
 class BoundModel:
     """A model and records, read once; `problem` takes constants and binds again only what depends on changed ones.
 
-    `data`, `strata` and `sample_weight` are those of ``fit``; in their place, `records` are those of the model's fit, whose
-    `values` hold then, or a function of the strata in order that reads others. `nodes` are the strata of a model without a
-    graph, by default the labels seen. W may be nonzero on ``edges``, by default those that the model says.
+    `data`, `strata` and `sample_weight` are those of ``fit``. Instead, `records` may be those of the model's fit (the fit's
+    `values` then hold), or a function that reads records given the strata in order. `nodes` are the strata of a model without
+    a graph, by default the labels seen. W may be nonzero on ``edges``, by default those that the model declares.
     """
 
     def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None, edges=None):
         self.model, self.base, self.shared = model, model.base, model.shared
         now = records is None or callable(records)
         self.values = self.base._values_with(model._values if now else model.values)
-        # Called for its error, which names the Parameters that data= lacks.
+        # Called only to raise its error, which names the Parameters that data= lacks.
         self.base.loss_program.hyperparameter_values(self.values)
         if now:
             nodes = nodes if model.graph is None else self.prior.labels
             read = partial(Records.read, self.base.data, data, strata, "fit", model.strata)
             records = records(nodes) if records else read(nodes, sample_weight)
-        self.records, self.chunked = records, isinstance(records, ChunkedRecords)  # which hold a sample alone
-        # As the problem has them: a single one where all share their parameters.
+        self.records, self.chunked = records, isinstance(records, ChunkedRecords)  # chunks: a sample only
+        # The strata of the problem: a single one where all share their parameters.
         self.strata = records.strata.merged() if self.shared else records.strata
         self._losses = BindingCache(self.base.loss_program, self.bind_loss)
         self.edges = self._edges() if edges is None else edges
@@ -84,7 +81,7 @@ class BoundModel:
 
     @property
     def regularizer_weight(self):
-        """How often the regularizer counts: once for each stratum, shared parameters K times unless told otherwise."""
+        """How often the regularizer counts: once for each stratum, or K times for shared parameters unless one is given."""
         weight = getattr(self.model, "regularizer_weight", None)
         if weight is None:
             return float(self.prior.K) if self.shared else 1.0
@@ -93,7 +90,7 @@ class BoundModel:
         return float(weight)
 
     def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
-        """The `JointProblem` for some constants, by default those bound; `w0` replaces its graph and scale."""
+        """The `JointProblem` for given constants, by default the model's; `w0` replaces the graph and `scale`."""
         h = FixedGraph() if self.shared else graph_regularizer or self.model.graph_regularizer
         values, outside = {**self.values, **(values or {})}, 0.0
         if h.learned:
@@ -109,15 +106,15 @@ class BoundModel:
         elif self.base.couple:
             couple = self.base.couple_weights(values)
         problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, couple, outside)
-        if not self.chunked:  # otherwise such a point has to be given
+        if not self.chunked:  # chunked records need a given start inside the domain
             records = replace(self.records, strata=self.strata)
-            if loss is self._losses(values):  # otherwise the regularizer has joined it
+            if loss is self._losses(values):  # otherwise the regularizer is part of the loss
                 problem.empty = self.strata.counts == 0
             problem.start_point = partial(first_point, self.base, records, values, problem)
         return problem
 
     def held_out(self, part, weight=None, smooth=False):
-        """Records that are not fitted, a `Sample` or a part of one, as a `HeldOut`."""
+        """Records that are not fitted, given as a part of a `Sample`, as a `HeldOut`."""
         options = {"declared": self.model.strata, "columns": self.records.columns, "weight": weight}
         options["nodes"] = None if self.shared else self.records.strata.labels
         records = Records.read(self.base.data, part.data, part.strata, part.where, **options)
@@ -126,7 +123,7 @@ class BoundModel:
         return HeldOut(self.base, records, self.values, smooth)
 
     def validation(self, arguments, smooth=False):
-        """`held_out` records from one tuple ``(*data, strata)``."""
+        """The `HeldOut` records of one tuple ``(*data, strata)``."""
         return self.held_out(Sample([self.model], arguments, "validation").part(), smooth=smooth)
 
     def _edges(self):
@@ -137,11 +134,11 @@ class BoundModel:
             return EdgeList(prior.K, prior.i, prior.j)
         edges = learned_edges(model.edges, prior, self._rough_parameters)
         if coupling.by_factor(self.base.couple) and edges.all_pairs:
-            return EdgeList(prior.K, *edges.ends)  # which can differ in their weights
+            return EdgeList(prior.K, *edges.ends)  # on an EdgeList, each edge may have weights of its own
         return edges
 
     def _rough_parameters(self):
-        """Roughly fitted parameters (K, n) for the prior graph, scaled as the distances between strata are."""
+        """Parameters (K, n) of a rough fit on the prior graph, scaled so that distances between strata are Euclidean."""
         self.edges = EdgeList(self.prior.K, self.prior.i, self.prior.j)
         problem = self.problem(graph_regularizer=FixedGraph())
         return problem.scaled(point(problem, "lrsm")[0])
@@ -159,7 +156,7 @@ class BoundModel:
         return loss, regularizer if weight == 1.0 else Rescaled(regularizer, weight)
 
     def bind_loss(self, values, smooth=True):
-        """The loss at the records, with a prox where the solver needs it; the regularizer has the constraints."""
+        """The loss at the records, with a prox where the solver needs one; the constraints belong to the regularizer."""
         program, solver, records = self.base.loss_program, self.model.solver, self.records
         if self.chunked:
             loss = sharded.in_chunks(program, records, self.shared, values, smooth)
@@ -187,9 +184,9 @@ class BoundModel:
 
 
 class HeldOut:
-    """Records that are not fitted: their losses as functions of theta (K, n), and of `values` in place of the model's.
+    """Records that are not fitted: their losses as functions of theta (K, n), with the model's `values` or others.
 
-    With `smooth` the declared smoothing applies, as derivatives need it.
+    With `smooth` the declared smoothing applies, which derivatives need.
     """
 
     def __init__(self, base, records, values, smooth=False):
@@ -220,20 +217,20 @@ class HeldOut:
 
 
 def learned_edges(edges, prior, parameters):
-    """Where a learned W may be nonzero: on all pairs, or on the candidate edges that a user's ``edges=`` means."""
+    """Where a learned W may be nonzero: on all pairs, or on the candidate edges that a user's ``edges=`` specifies."""
     if isinstance(edges, str) and edges == "all":
         return AllPairs(prior.K)
     return EdgeList(prior.K, *candidate_edges(edges, prior, parameters))
 
 
 def prior_weights(prior, edges, scale=1.0):
-    """W0 on a set of edges, as an edge array, and the sum of the squares of its other weights."""
+    """W0 on a set of edges, as an edge array, and the sum of squares of its weights on other pairs."""
     w0 = prior.weights_on(*edges.ends, scale)
     return w0, max(float(np.sum(prior.weights(scale) ** 2) - w0 @ w0), 0.0)
 
 
 def _bind_regularizer(program, values):
-    """The regularizer, and its constraints alone where the rest of it had better join the loss."""
+    """The regularizer, and its constraints alone if its other terms may join the loss, else None."""
     regularizer = program.bind_regularizer(values)
     if not isinstance(regularizer.prox, NewtonProx) or not regularizer.has("value_and_gradient"):
         return regularizer, None
@@ -244,9 +241,9 @@ def _bind_regularizer(program, values):
 def first_point(base, records, values, problem, theta, bad):
     """theta (K, n), with a point inside the domain in the `bad` strata, where the loss or its gradient is not finite.
 
-    It is the best one of argmin_z loss(z) + ½‖z − theta‖², where that has a closed form, and the points at which the atoms'
-    arguments are about some distance off the ends of their domain. Where all of these are outside it is
-    argmin_z loss(z) + regularizer(z) + ½‖z − theta‖², by one cone program of these strata, with few of their records at first.
+    It is argmin_z loss(z) + ½‖z − theta‖², where that has a closed form, and otherwise the best of some points at which the
+    atoms' arguments are at various distances from the ends of their domain. Where these fail, it is
+    argmin_z loss(z) + regularizer(z) + ½‖z − theta‖², by one cone program for these strata, with few of their records at first.
     """
     loss, regularizer = problem.loss, problem.regularizer
     near, theta, best = theta, theta.copy(), np.full(len(theta), np.inf)

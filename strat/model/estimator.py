@@ -19,7 +19,7 @@ from strat.records.records import Records, read_weight
 
 
 def check_fitted(model, what):
-    """Raise where something is not a model, or one that is not fitted; `what` is the caller, for messages."""
+    """Raise an error unless `model` is a fitted StratifiedModel; `what` names the caller in messages."""
     if not isinstance(model, StratifiedModel):
         raise OptionError(f"{what} needs a fitted StratifiedModel, not {type_name(model)}.")
     check_is_fitted(model, "theta_")
@@ -41,14 +41,14 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
         ``LogDet(…)``, ``LogDiagonal(…)``, ``TraceConstraint(…)`` and ``Entropy(…)`` learn the graph, ``FixedGraph()``
         keeps W = W0.
     solver : object, optional
-        By default ``MAPG()`` where the graph is learned, and ``AlternatingMinimization()`` where the loss has kinks, too; for a
-        given graph ``NewtonCG()``, and ``Cone()`` where the loss has kinks or the regularizer no prox in closed form.
+        By default ``MAPG()`` where the graph is learned, or ``AlternatingMinimization()`` if the loss also has kinks. For a
+        given graph ``NewtonCG()``, or ``Cone()`` if the loss has kinks or the regularizer has no prox in closed form.
     scale : float or dict
         Multiplier of W0's edges, or one for each factor of a product graph: ``{"age": 2.0, "sex": 0.5}``.
     edges : {"all", "prior", "two-hop", "knn"}, list of label pairs, or graph
-        Where W may be nonzero when it is learned: on all pairs of strata, for up to a few thousand; the graph's own edges;
-        these and the pairs with a common neighbour, or those of which one stratum is among the 5 whose parameters are
-        nearest to the other's in a rough fit of the given graph; the pairs given; the edges of another graph.
+        Where W may be nonzero when it is learned: "all" pairs, for up to a few thousand strata; the edges of the "prior"
+        graph; these and the pairs with a common neighbour ("two-hop"), or these and each stratum paired with the 5 of
+        nearest parameters in a rough fit of the given graph ("knn"); the pairs given; the edges of another graph.
     strata : str, int, or list of str or int, optional
         Columns of X that hold the strata, by name in a DataFrame or by position; they are dropped from X.
     n_starts : int
@@ -69,9 +69,9 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
     result_ : Result
         Status, objective and its parts, residuals, history, time.
     n_features_in_ : int
-        Number of columns of X, those of strata too, where X is a matrix.
+        Number of columns of X, including those of strata, where X is a matrix.
     feature_names_in_ : ndarray of str
-        Their names, where X is a DataFrame.
+        The names of these columns, where X is a DataFrame.
 
     References
     ----------
@@ -167,13 +167,13 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
         Parameters
         ----------
         *data : array-like
-            The data arguments that occur in ``predict``, in the declaration's order.
+            The data arguments used in the ``predict`` expression, in the declaration's order.
         strata : (N,) sequence
             Label of each record.
         unseen : {"error", "graph", "common"} or graph, optional
-            What predicts for labels that are not strata of the model: an error; the mean of the neighbours' parameters,
-            by weight, along the edges of a graph that has these labels, or of the model's own graph ("graph"), whose
-            edges along one coordinate also hold for labels that it lacks; or the common model of the fit's records.
+            What to do for labels that are not strata of the model: raise an error; use the weighted mean of the
+            neighbours' parameters along the edges of a graph that has these labels, or of the model's own graph
+            ("graph"), whose edges along one coordinate also hold for labels that it lacks; or use the common model.
 
         Returns
         -------
@@ -246,7 +246,7 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
 
     @property
     def values(self) -> dict:
-        """Values of hyperparameters in the last fit, by name; before a fit those given by ``set_params``.
+        """Values of hyperparameters in the last fit, by name; before a fit, those given by ``set_params``.
 
         Returns
         -------
@@ -256,7 +256,7 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
         return vars(self).get("_fit_values", self._values)
 
     def _read(self, parameters, data, strata, where, known=True):
-        """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""
+        """Records for a fitted model; a model with shared parameters also accepts labels that it has not seen."""
         try:
             nodes = self.strata_ if known and not self.shared else None
             records = Records.read(parameters, data, strata, where, self.strata, nodes, columns=self._columns)
@@ -273,7 +273,7 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
         return records
 
     def _sums(self, *data, strata, sample_weight=None, part=True):
-        """The weighted sum of losses and the sum of weights, (1, 2); the records may be a `part` of more."""
+        """The weighted sum of losses and the sum of weights, (1, 2); `part`: the records are only a part of all."""
         records = self._read(self.base.data, data, strata, "score")
         records.weight = weight = read_weight(sample_weight, records.strata.N, part)
         return np.array([[self._losses(records)[weight > 0] @ weight[weight > 0], weight.sum()]])

@@ -1,4 +1,4 @@
-"""From a declaration and records to a solved problem: what ``fit`` does, step by step."""
+"""From a declaration and records to a solved problem: the steps of ``fit``."""
 
 import copy
 import time
@@ -28,7 +28,7 @@ from strat.solvers.starts import default_solver, solve
 
 
 def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None, device=None):
-    """Fit a StratifiedModel in place, one with shared parameters too."""
+    """Fit a StratifiedModel in place, or a model with shared parameters."""
     started, base = time.perf_counter(), model.base
     check_options(model)
     if model.graph_regularizer.learned and not model.shared:
@@ -65,7 +65,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     with within(solver.time_limit, started):
         running = fit_warnings.warn_of_no_minimum(bound_model, problem, result, solver.tol)
     if base.smoothing is not None:
-        # The objective without smoothing, beside the smoothed one that was minimised.
+        # Report the objective without smoothing as well as the smoothed one that was minimised.
         result.smoothed_objective = result.objective
         true_loss = bound_model.bind_loss(values, smooth=False)
         result.parts["loss"] = float(true_loss.value(result.theta).sum())
@@ -80,10 +80,10 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     edges.device = None  # the model keeps edges, and a device cannot be pickled
     model.theta_, model._weights = base.layout.unpack(theta), partial(edges.matrix, w)
     for name in ("W_", "_common"):
-        vars(model).pop(name, None)  # forget what was made of the last fit
+        vars(model).pop(name, None)  # forget what was derived from the last fit
     model.strata_, model.result_ = list(labels), result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
-    # Counts outlive chunks, but those of shared parameters are of all strata together.
+    # Counts are kept when chunks are not, except for shared parameters, where they are of all strata together.
     model._counts = None if bound_model.chunked and model.shared else records.counts
     graph = None if model.graph is None else bound_model.prior
     model._of_fit = {"graph": graph, "scale": copy.copy(model.scale)}
@@ -96,7 +96,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
 
 
 def fit_within(model, data, strata, sample_weight=None):
-    """Fit a model as a part of a longer computation, which Ctrl-C ends with a KeyboardInterrupt; return the model."""
+    """Fit a model as a part of a longer computation, which Ctrl-C stops as a KeyboardInterrupt; return the model."""
     model.fit(*data, strata=strata, sample_weight=sample_weight)
     status = model.result_.status if hasattr(model, "result_") else "fitted"
     if status == "interrupted" and getattr(model.solver, "callback", None) is None:
@@ -132,7 +132,7 @@ def _start(model, problem, init, labels):
         last, row = model._flat(), {label: k for k, label in enumerate(model.strata_)}
         if last.shape[1] != problem.n:
             return None
-        new = np.full(problem.n, np.nan)  # which starts as without a last fit
+        new = np.full(problem.n, np.nan)  # NaN: a stratum that is new starts as without an earlier fit
         theta = last[:1] if K == 1 else np.stack([last[row[z]] if z in row else new for z in labels])
         alike = problem.learned and list(row) == labels
         return _last_fit(problem, theta, edges.from_matrix(model.W_) if alike else None)
@@ -173,7 +173,7 @@ def _start(model, problem, init, labels):
 
 
 def _last_fit(problem, theta, w):
-    """The start at an earlier fit, without its w where that is infeasible for new constants: the solver then finds another."""
+    """The start at an earlier fit, without w where w is infeasible for new constants: the solver then finds another."""
     return {"theta": theta} if w is None or not problem.feasible(w) else {"theta": theta, "w": w}
 
 
@@ -185,7 +185,7 @@ def _call_back(function, layout, edges, state):
 
 
 def _fingerprint(bound_model, problem, start, held_out):
-    """A hash of declaration, constants, start, graph and records, by which a checkpoint belongs to one fit."""
+    """A hash of declaration, constants, start, graph and records, which ties a checkpoint to one fit."""
     model, base, edges = bound_model.model, bound_model.base, problem.edges
     values = [np.asarray(bound_model.values.get(name), dtype=float) for name in base.hyperparameters]
     couple = [(f, base.couple_weights(bound_model.values, f)) for f in coupling.factors(base.couple)]
@@ -195,7 +195,7 @@ def _fingerprint(bound_model, problem, start, held_out):
     for records in (bound_model.records, getattr(held_out, "records", None)):
         if records is not None:
             parts += [records.arrays, records.strata.index, records.weight]
-    if bound_model.chunked:  # the records above are a sample, and sums to six digits stand for all
+    if bound_model.chunked:  # the records above are a sample; sums to six digits represent all records
         sums = problem.loss.value_and_gradient(np.zeros((problem.K, problem.n)))
         for each in (bound_model.records.counts, *map(np.nan_to_num, sums)):
             size = np.abs(each).max() or 1.0
@@ -206,8 +206,8 @@ def _fingerprint(bound_model, problem, start, held_out):
 class Refits:
     """Fits of one model to one set of records, read once, for many constants; a refit binds only what depends on changed ones.
 
-    The model's constants hold where a refit gives no others; its callback and checkpoint are not used, and `tol` goes before
-    that of its solver. Other arguments are those of ``fit``, and ``nodes`` of `BoundModel`.
+    The model's constants hold where a refit gives no others. The solver's callback, checkpoint and patience are ignored, and
+    `tol` overrides its tolerance. Other arguments are those of ``fit``, and ``nodes`` is that of `BoundModel`.
     """
 
     def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None):
@@ -216,7 +216,7 @@ class Refits:
         self.bound_model = BoundModel(model, tuple(data), strata, sample_weight, nodes)
 
     def fit(self, theta=None, w=None, time_limit=None, **constants):
-        """The problem for `constants` of ``BoundModel.problem``, and its Result from theta and w, or the package's own start."""
+        """The problem for `constants` of ``BoundModel.problem``, and its Result from theta and w, or from the default start."""
         problem = self.bound_model.problem(**constants)
         if problem.learned:
             problem.graph_regularizer.validate(joint=True)
@@ -227,6 +227,6 @@ class Refits:
             solver.time_limit = time_limit
         start = None if theta is None else _last_fit(problem, theta, w)
         result = solve(problem, solver, start, random_state=self.model.random_state)
-        if result.status == "interrupted":  # no callback is left that could have stopped it
+        if result.status == "interrupted":  # by Ctrl-C, as there is no callback
             raise KeyboardInterrupt
         return problem, result

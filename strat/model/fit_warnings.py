@@ -1,4 +1,4 @@
-"""Warnings about a fit: records and strata that say nothing, objectives without a minimum, collapsed models."""
+"""Warnings about a fit: strata that the data do not determine, objectives without a minimum, collapsed models."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from strat.records.strata import some_of
 
 
 def warn_of_order(bound_model, strata, data):
-    """Warn where the columns that hold the strata have the names of the graph's factors in another order."""
+    """Warn if the columns that hold the strata are named as the graph's factors, but in another order."""
     model, known = bound_model.model, set(bound_model.prior.factors)
     strata = model.strata if strata is None else strata
     names = named_columns(strata, as_frame(data[0])) if data and known else None
@@ -25,7 +25,7 @@ def warn_of_order(bound_model, strata, data):
 
 
 def warn_of_undetermined(bound_model, problem, w):
-    """Warn of numbers of strata, a mask (K, n), that no records determine, also through w; return the mask, and notes."""
+    """Warn of parameters, a mask (K, n), that no records determine, not even through w; return the mask, and notes."""
     records, mask = bound_model.records, np.zeros((problem.K, problem.n), dtype=bool)
     empty, K, filled = int((records.strata.counts == 0).sum()), records.strata.K, records.filled
     if problem.learned and empty and not np.any(problem.w0):
@@ -48,7 +48,7 @@ def warn_of_undetermined(bound_model, problem, w):
 
 
 def warn_of_undetermined_predictions(model, program, index):
-    """Warn where predictions for strata `index` (N,) use parameters that nothing but the start or a regularizer says."""
+    """Warn where predictions for strata `index` (N,) use parameters that only the start or a regularizer determines."""
     mask = getattr(model, "_undetermined", None)
     if mask is None or not mask.any():
         return
@@ -57,7 +57,7 @@ def warn_of_undetermined_predictions(model, program, index):
     for variable in program.expression.variables():
         used[layout.slices[variable.name()]] = True
     mask = mask & used & np.isin(np.arange(len(mask)), index)[:, None]
-    # Labels that are no nodes of the graph do not count.
+    # Labels that are not nodes of the graph do not count.
     affected = mask.any(axis=1)[index[index < len(mask)]]
     if affected.any():
         which, some = _words(mask, model.strata_, layout)
@@ -68,7 +68,7 @@ def warn_of_undetermined_predictions(model, program, index):
 
 
 def _words(mask, labels, layout):
-    """Masked numbers (K, n) in words: which parameters, and which strata, with their verb."""
+    """Masked parameters (K, n) in words: which parameters, and which strata, with a verb that agrees."""
     strata = [labels[k] for k in np.flatnonzero(mask.any(axis=1)).tolist()]
     names = [name for name, where in layout.slices.items() if mask[:, where].any()]
     which = "parameters" if len(names) == len(layout.slices) else f"parameters {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""What is read from a fit: parameters of one stratum or all and their names, the graph, the problem in CVXPY, a file."""
+"""What a fitted model provides: parameters of one stratum or all, their names, the graph, the problem in CVXPY, a file."""
 
 import copy
 from collections.abc import Hashable
@@ -70,13 +70,13 @@ class FittedParameters:
         Parameters
         ----------
         errors : dict, optional
-            Standard errors to put beside them, as ``strat.standard_errors(model)`` gives them.
+            Standard errors to put beside the parameters, as returned by ``strat.standard_errors(model)``.
 
         Returns
         -------
         pandas.DataFrame
-            One row a stratum, one column a number; columns have the names of features where fit was given a DataFrame.
-            With `errors` there are two groups of columns, "estimate" and "standard error".
+            One row per stratum, one column per parameter; columns have the names of features where fit was given a
+            DataFrame. With `errors` there are two groups of columns, "estimate" and "standard error".
 
         Examples
         --------
@@ -115,8 +115,8 @@ class FittedParameters:
         Returns
         -------
         cvxpy.Problem
-            One variable ``NAME[LABEL]`` for each variable and stratum, with its declared shape and attributes; a
-            common model has those of one stratum.
+            It has one variable ``NAME[LABEL]`` for each variable and stratum, with its declared shape and attributes; for a
+            common model, only those of one stratum.
         """
         check_is_fitted(self, "theta_")
         base = self.base
@@ -135,15 +135,15 @@ class FittedParameters:
         Parameters
         ----------
         path : str or path
-            File to write; ``strat.load`` reads it. What was there is replaced once the new file is whole, and an
-            OptionError leaves it as it was.
+            File to write; ``strat.load`` reads it. An existing file is replaced only once the new one is complete; an
+            OptionError leaves it unchanged.
         """
         check_is_fitted(self, "theta_")
         save(self, path)
 
     @cached_property
     def W_(self) -> Any:
-        """The fitted graph's weights, (K, K); the matrix is made at the first use, as many fits never need it."""
+        """The fitted graph's weights, (K, K); the matrix is built on first use, as many fits never need it."""
         if "_weights" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no W_: it is not fitted. Call fit first.")
         return self._weights()
@@ -156,7 +156,7 @@ class FittedParameters:
 def weighted_problem(model, i, j, weights, kept):
     """The problem for given weights on edges with ends i < j, and a dict of each stratum's variables by name.
 
-    The weights are numbers or Parameters; `kept` has Parameters that stay as hyperparameters, by name.
+    The weights are numbers or Parameters; `kept` has the Parameters, by name, that stay as hyperparameters.
     """
     model = as_fitted(model)
     base, records, weight = model.base, training_records(model), 1.0
@@ -183,7 +183,7 @@ def weighted_problem(model, i, j, weights, kept):
 
 
 def as_fitted(model):
-    """A fitted model with the graph and scale of its fit, whatever was set since."""
+    """A copy of a fitted model with the graph and scale of its fit, even if others were set since."""
     fitted = copy.copy(model)
     vars(fitted).update(getattr(model, "_of_fit", {}))
     return fitted
@@ -210,7 +210,7 @@ def _stratum_terms(model, label, regularizer_weight, kept, stay):
 
 
 def _losses(model, records, theta, leaves, stay):
-    """The losses of all records: one vector where that can be, else one by one, which takes CVXPY milliseconds each."""
+    """The losses of all records: one vector where possible, else one by one, at milliseconds of CVXPY's time each."""
     base, strata = model.base, records.strata
     walker, binder, origin = base.loss_program._read(model.values, records.arrays, strata, records.weight)
     losses = None if stay else stacked(base.loss, walker, binder, theta, leaves[0])
@@ -233,7 +233,7 @@ def feature_names(base, columns):
     """
     data, found = {p.id: p.name() for p in base.data}, {}
     sources = [e for e in (base.loss, base.predict) if e is not None]
-    for node in reversed([*atoms.nodes(*sources)]):  # the first counts
+    for node in reversed([*atoms.nodes(*sources)]):  # reversed, so that the first one counts
         if not isinstance(node, atoms.MulExpression | atoms.multiply):
             continue
         for p, v in (node.args, node.args[::-1]):
@@ -258,7 +258,7 @@ def entry_names(base, columns):
 
 
 def column_names(base, columns):
-    """Names of the n numbers of a stratum for a table: a feature's own name where no other entry is called so."""
+    """Names of the n parameters of a stratum for a table: a feature's own name where no other entry has that name."""
     features, full, bare = feature_names(base, columns), [], []
     for variable, names in entry_names(base, columns).items():
         full += names.values()

@@ -76,10 +76,10 @@ def learn_graph(
     Parameters
     ----------
     theta : array_like or DataFrame, shape (K, n), or dict
-        One row a stratum, ``{variable name: (K, *shape)}`` as in ``theta_``, or a fitted model. The index of
+        One row per stratum, ``{variable name: (K, *shape)}`` as in ``theta_``, or a fitted model. The index of
         a DataFrame names the strata.
     graph_regularizer : LogDet, LogDiagonal, TraceConstraint or Entropy
-        h.
+        The regularizer h.
     graph : networkx.Graph or (labels, W), optional
         The prior graph W0; the rows of theta are in the order of its nodes, unless an index
         names them. By default the index or 0, …, K-1, without edges.
@@ -88,13 +88,13 @@ def learn_graph(
     max_iter : int
         Most iterations, where h has no exact step (``LogDet``).
     edges : {"all", "prior", "two-hop", "knn"}, list of label pairs, or graph
-        Where W may be nonzero: on all pairs; the graph's own edges; these and the pairs with a common neighbour, or
-        those of which one row is among the 5 nearest to the other; the pairs given; another graph's edges.
+        Where W may be nonzero: "all" pairs; the "prior" graph's edges; these and the pairs with a common neighbour
+        ("two-hop"), or these and each row's pairs with its 5 nearest ("knn"); the pairs given; another graph's edges.
 
     Returns
     -------
     LearnedGraph
-        Its ``W``, ``objective`` and ``residual``; it prints as a short table.
+        The result, with ``W``, ``objective`` and ``residual``; it prints as a short table.
 
     Raises
     ------
@@ -135,11 +135,11 @@ def learn_graph(
     edges = learned_edges(edges, prior, lambda: theta)
     w0, outside = prior_weights(prior, edges)
     h._check_edges(edges, prior.labels)
-    loss = SimpleNamespace(n=theta.shape[1])  # the graph step needs no more of the loss
+    loss = SimpleNamespace(n=theta.shape[1])  # the graph step needs only n of the loss
     problem = JointProblem(loss, None, h, edges, w0, outside=outside)
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # about a fit; see below
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # replaced below
         result = graph_step(problem, theta, tol=tol, max_iter=max_iter)
-    residual = result.residual["W"]  # that of theta, which is given, does not count
+    residual = result.residual["W"]  # theta is given, so its residual does not count
     if result.status == "max_iter" and residual > tol:
         way = "Raise max_iter or loosen tol" if result.iterations >= max_iter else "No step helps; loosen tol"
         ConvergenceWarning.warn(

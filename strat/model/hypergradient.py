@@ -53,7 +53,7 @@ def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method
     loss : float
         Mean validation loss; the smoothed one where the loss was declared with ``smoothing``.
     gradient : dict
-        Just the keys asked for. "W0": (K, K), the derivative in the weight of the edge between i and j at [i, j] and
+        Only the keys asked for. "W0": (K, K), the derivative in the weight of the edge between i and j at [i, j] and
         [j, i]; pairs without an edge are included, as edges without a factor. "scale": a dict by factor, or
         ``{"all": …}`` for a graph without factors. Hyperparameters: arrays of their shape, by name.
 
@@ -121,7 +121,7 @@ def implicit_gradient(fitted, held, linearization, names):
 
 
 def cvxpy_gradient(fitted, held, names):
-    """Held-out loss and its gradient by differentiating the model's CVXPY problem: slow, and independent of all else here."""
+    """Held-out loss and its gradient by differentiating the model's CVXPY problem: slow, but independent of other code here."""
     optional("diffcp", 'method="cvxpy"', "diffcp")
     model, prior, base = fitted.model, fitted.bound_model.prior, fitted.model.base
     values = {name: fitted.values[name] for name in names if name not in ("W0", "scale")}
@@ -136,7 +136,7 @@ def cvxpy_gradient(fitted, held, names):
         p = base.hyperparameters[name]
         signs = {"nonneg": p.is_nonneg(), "nonpos": p.is_nonpos()}
         parameters[name] = cp.Parameter(p.shape, name=name, value=value, **signs)
-    # The model's own edges are those of W and those of the graph, of weight 0 included.
+    # The model's own edges are those of W and those of the graph, including edges of weight 0.
     i, j, _ = unique_edges(*map(np.append, fitted.bound_model.edges.ends, (prior.i, prior.j)), prior.K)
     weights = EdgeList(prior.K, i, j).from_matrix(model.W_)
     w = [cp.Parameter(nonneg=True, value=weight) for weight in weights]
@@ -180,10 +180,10 @@ def over_factors(prior, edges):
 
 
 def derivatives(f, parameter, value):
-    """Derivatives of a number f({name: value}) in every entry of a Parameter's value, by differences of second order.
+    """Derivatives of a number f({name: value}) in every entry of a Parameter's value, by second-order differences.
 
-    They are exact where f is quadratic (as in a multiplier of a piece), and right to about 1e-9 elsewhere; one-sided where
-    the domain ends: by the sign that the Parameter is declared with, or where f raises a StratError, as a value is refused.
+    They are exact where f is quadratic (as in a multiplier of a piece), and accurate to about 1e-9 elsewhere. They are
+    one-sided where the domain ends: by the declared sign of the Parameter, or where f refuses a value with a StratError.
     """
     value, sign = np.asarray(value, dtype=float), int(parameter.is_nonneg()) - int(parameter.is_nonpos())
     out = np.zeros(value.shape)
@@ -230,8 +230,8 @@ def wrt_names(model, wrt):
 class FittedModel:
     """A fitted model's problem for fixed weights w on the edges of its ``W_``.
 
-    `what` names the caller in messages; only where `shared` is True may all strata share their parameters, and the
-    problem then has a single stratum. `values`, `theta` (K, n) and the records of `bound_model` are those of the fit.
+    `what` names the caller in messages. A common model is allowed only if `shared` is True, and its problem has a single
+    stratum. `values`, `theta` (K, n) and the records of `bound_model` are those of the fit.
     """
 
     def __init__(self, model, what, shared=False):
@@ -252,11 +252,11 @@ class FittedModel:
         return self.bound_model.problem(values=values, w0=self.w, graph_regularizer=FixedGraph())
 
     def couple(self, i, j):
-        """Weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
+        """Weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each edge."""
         return coupling.on_edges(self.model.base, self.values, self.bound_model.prior, i, j)
 
     def linearized(self):
-        """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
+        """The linearised optimality conditions at the polished fit; warns where they are not reliable."""
         fit = Linearization(self.problem(), self.theta, self.w)
         kinks = int(fit.hessian.free.kinks.sum())
         if not fit.residual <= LOOSE:

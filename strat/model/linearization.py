@@ -1,4 +1,4 @@
-"""The optimality conditions of a fit, linearised: how the fitted parameters answer small changes.
+"""The optimality conditions of a fit, linearised: how the fitted parameters respond to small changes.
 
 At the optimum of an LRSM, theta = prox(theta − t g(theta), t), with g the gradient of losses and Laplacian term and prox
 that of the regularizer and the constraints. With J the Jacobian of prox and H the Hessian of losses and Laplacian term, a
@@ -7,11 +7,11 @@ change q of the right-hand side moves theta by d, where
     (I − J + t J H) d = q.
 
 Directions with eigenvalue 0 of J are held fixed: there d = q. In the free ones J = (I + t C)⁻¹, C being the regularizer's
-curvature, and with d_fixed the fixed part of q the rest of d solves the symmetric positive definite system
+curvature. With d_fixed the fixed part of q, the free part of d solves the symmetric positive definite system
 
     (H + C) d_free = (C + I/t) q_free − H d_fixed.
 
-All of it is done in the units of a fit (see `Units`): theta = unit · s, and the objective in units of its worth.
+All computations use the units of a fit (see `Units`): theta = unit · s, and the objective in units of its worth.
 """
 
 from contextlib import suppress
@@ -29,13 +29,13 @@ from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.units import Units
 
 TIGHT = 1e-13  # the polished fit's residual, relative to the terms that balance
-NEWTON = 30  # steps
-ROUNDS = 2  # of conjugate gradients, and of the factor below
-FEW = 4_000_000  # numbers in a matrix up to which it is factored where conjugate gradients are slow
+NEWTON = 30  # most Newton steps of the polishing
+ROUNDS = 2  # rounds by conjugate gradients, and then by a factor
+FEW = 4_000_000  # most nonzeros of a matrix that is factored where conjugate gradients are too inaccurate
 ACCURATE = 1e-12  # relative residual to reach
 LOOSE = 1e-8  # relative residual that deserves a warning
 RIDGE = 1e-14  # relative; keeps solutions finite in strata where the Hessian is singular
-#: Pivots of a matrix with unit diagonal: rounding below, positive beyond doubt above.
+#: Pivots of a matrix with unit diagonal: rounding error up to SINGULAR, certainly positive above DEFINITE.
 SINGULAR, DEFINITE = 1e-12, 1e-8
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
 
@@ -70,13 +70,13 @@ class Linearization:
     def solve(self, b):
         """Solve (H + C) v = b, (K, n) or (m, K, n), over the free directions; v is 0 in the others.
 
-        A ConvergenceWarning says where the matrix is singular or the residual large.
+        It warns with a ConvergenceWarning if the matrix is singular or the residual large.
         """
         unit = self.units.unit
         return unit * self.hessian.solve(unit * b) / self.units.worth
 
     def change(self, problem, v, b):
-        """⟨b, d⟩ for the change d of theta, to first order, from this problem to one near it, v being solve(b)."""
+        """⟨b, d⟩ to first order, where d is the change of theta from this problem to a nearby one, and v = solve(b)."""
         gradient = problem.loss.value_and_gradient(self.theta)[1]
         gradient = gradient + problem.laplacians(self.w, self.degrees).times(self.theta)
         prox = problem.prox(self.units.outside(self._argument), self.units.steps(self._t))
@@ -118,7 +118,7 @@ class Linearization:
         return step
 
     def _polish(self, step):
-        """Newton steps, each taken where the residual falls; `step` is the prox-gradient step at theta."""
+        """Newton steps, each shortened until the residual falls; `step` is the prox-gradient step at theta."""
         for _ in range(NEWTON):
             if self.residual <= TIGHT:
                 return
@@ -138,7 +138,7 @@ class Linearization:
                 return
             near = np.linalg.norm(length * newton) <= 1e-10 * (1e-10 + np.linalg.norm(self._theta))
             if near or (self._problem.loss.quadratic and self.residual <= TIGHT):
-                return  # the linearisation before the step serves
+                return  # the linearisation before the step is still accurate
             step = self._linearize()
 
 

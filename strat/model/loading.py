@@ -21,7 +21,7 @@ from strat.solvers import Result, Solver
 
 @dataclass(repr=False)
 class SavedFit(Shown):
-    """A stored fit without its declaration, for reading; ``declaration`` is the printed base model."""
+    """A read-only stored fit, loaded without its declaration; ``declaration`` is the printed base model."""
 
     theta_: dict
     W_: object
@@ -58,8 +58,8 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
     Raises
     ------
     OptionError
-        If the file is no saved model, is damaged or has entries that only a later version knows, ``base`` has other
-        variables, or the graph regularizer or solver is none of strat's own.
+        If the file is not a saved model, is damaged or has entries that only a later version knows; if ``base`` has other
+        variables; or if the graph regularizer or solver is not one of strat's own.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
     names = enumerate(base.hyperparameters)
     fit = {f"base__{name}": arrays[f"fit/{k}"][()] for k, name in names if f"fit/{k}" in arrays}
     try:
-        model._fit_values = model.set_params(**own | fit)._values  # earlier versions stored just their own
+        model._fit_values = model.set_params(**own | fit)._values  # earlier versions stored only `own`
         model._values = {}
         return model.set_params(**own)
     except OptionError as error:
@@ -127,7 +127,7 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
 
 
 def _anonymous(declaration):
-    """The pieces of a printed declaration, without how a version computes them and CVXPY's numbers of Parameters."""
+    """The pieces of a printed declaration, without the rules that compute them and without CVXPY's numbers of Parameters."""
     lines = re.sub(r"\bparam\d+", "param", str(declaration)).splitlines()
     end = next((line.find(" rule") for line in lines if line.startswith("role ")), None)
     whole, prox = re.compile("BaseModel|predict|smoothing"), re.compile(r"\w+'s prox")

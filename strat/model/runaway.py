@@ -6,8 +6,8 @@ far, and one of them falls at theta:
     ⟨∇f(z), d⟩ ≤ 0 for all f and z,    ⟨∇f(theta), d⟩ < 0 for some f
 
 Here f are the losses of records, the regularizer and constraints of strata, and the Laplacian term, which is flat where d is
-the same in strata that edges join. The inequalities are linear in d. A linear program has the few that matter: it starts with
-those of the regularizer along each parameter alone, and takes up those that its solution violates far out, until there are none.
+the same in strata that edges join. The inequalities are linear in d. A linear program holds the few that matter: it starts with
+those of the regularizer along each single parameter, and adds those that its solution violates far out, until there are none.
 """
 
 from contextlib import suppress
@@ -22,32 +22,32 @@ from strat.records.strata import Strata
 
 #: Gradients of records are held one by one, up to so many numbers.
 MOST_NUMBERS = 2**25
-#: A fit is suspect where some curvature of the loss is less than that at theta = 0, times the solver's tolerance or LEAST and
-#: times FLAT: slopes and curvatures vanish alike where a fit runs away.
+#: A fit is suspect where some curvature of the loss is less than FLAT times the solver's tolerance (or LEAST) times that at
+#: theta = 0: slopes and curvatures vanish together where a fit runs away.
 FLAT, LEAST = 1000.0, 1e-6
-#: How far out gradients are taken, in units in which mean gradients or curvatures of records are 1: the farthest finite ones
-#: count.
+#: Distances at which gradients are taken, in units in which mean gradients or curvatures of records are 1; the gradient at the
+#: farthest distance where it is finite counts.
 FAR = 10.0 ** np.array([6.0, 3.0, 1.5, 0.0, -3.0, -6.0, -9.0, -12.0])
-#: Where slopes along a direction are compared: a loss that reaches its minimum has none two points after one below a TENTH.
+#: Points at which slopes along a direction are compared: near a minimum, at most one in a row is below a TENTH and not 0.
 ALONG, TENTH = 1.5 ** np.arange(-5, 24), 0.1
-#: Gradients of records so small, relative to their usual size, are rounding, and slopes along a direction are 0.
+#: Sizes, relative to the usual ones, below which gradients of records are rounding error, and slopes along a direction are 0.
 NOISE, STILL = 1e-13, 1e-11
-#: Products with a Hessian that is not cheap, from which it is put together.
+#: Most products from which a Hessian that is not cheap is assembled.
 MOST_PRODUCTS = 32
-#: What a prox moves, relative to the point, that is rounding, and what is exact enough for inequalities from the start.
+#: Moves by a prox, relative to the point, that count as rounding error: in general, and for the inequalities at the start.
 ROUNDING, EXACT = 1e-12, 1e-6
 #: Slopes along a direction, both of length 1, that are 0 up to the accuracy of the linear program.
 ZERO = 1e-7
 #: Options of the linear program.
 ACCURATE = {f"{kind}_feasibility_tolerance": 1e-9 for kind in ("primal", "dual")}
-#: Price of moving a parameter, so that only those move that must, rows that are added at once for each unknown, and rounds.
+#: Price of moving a parameter, so that only those move that must; most rows added per round for each unknown; most rounds.
 PRICE, ROWS, ROUNDS = 1e-6, 20, 60
-#: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
+#: The objective is flat to first order at a minimum, so that doubling the parameters cannot lower it by this share.
 FALL = 1e-3
 
 
 def suspect_strata(problem, theta, w, tol):
-    """Strata, a mask (K,), in which the curvature at theta has almost vanished; None where nothing is known at theta = 0."""
+    """Strata, a mask (K,), in which the curvature at theta has almost vanished; None where curvatures are not known."""
     loss, (K, n) = problem.loss, theta.shape
     if loss.quadratic:
         return np.zeros(K, dtype=bool)
@@ -59,7 +59,7 @@ def suspect_strata(problem, theta, w, tol):
         return None
     if _definite(margin, usual):  # as in most fits
         return np.zeros(K, dtype=bool)
-    # Strata that edges join in all parameters are taken together, as one direction is in all of them.
+    # Strata that edges join in all parameters are taken together, as the direction is the same in all of them.
     cell = np.unique(problem.laplacians(w).components, axis=0, return_inverse=True)[1].ravel()
     sums = sp.csr_array((np.ones(K), (cell, np.arange(K))))
     margin, usual = ((sums @ blocks.reshape(K, n * n)).reshape(-1, n, n) for blocks in (margin, usual))
@@ -67,7 +67,7 @@ def suspect_strata(problem, theta, w, tol):
 
 
 def _definite(matrices, usual):
-    """Whether matrices are positive definite but for what is 0 in the usual ones."""
+    """Whether matrices are positive definite, apart from parameters with curvature 0 in the usual ones."""
     diagonal = np.einsum("...aa->...a", usual)
     ridge = np.where(diagonal > 0, 1e-9 * diagonal, 1.0)
     with suppress(np.linalg.LinAlgError):
@@ -88,7 +88,7 @@ def runaway_direction(bound_model, problem, theta, w, suspects):
     few = seconds_left() > 0 and 0 < len(some) * problem.n <= MOST_NUMBERS
     if costly or not loss.has("value_and_gradient") or not few:
         return np.zeros_like(theta)
-    if bound_model.chunked:  # a stratum's sum says as much as its records, if in more steps
+    if bound_model.chunked:  # a stratum's sum says as much as its records, but takes more rounds
         return _direction(problem, loss, np.arange(problem.K), theta, component)
     each, bind = Strata(range(len(some)), np.arange(len(some))), bound_model.base.loss_program.bind_records
     arrays = [array[some] for array in records.arrays]
@@ -98,7 +98,7 @@ def runaway_direction(bound_model, problem, theta, w, suspects):
 
 @np.errstate(all="ignore")
 def _direction(problem, losses, index, theta, component):
-    """The direction, for the losses of N records, each with parameters of its own, and the records' strata (N,)."""
+    """The direction, from `losses` of N records, each with parameters of its own, and the records' strata `index` (N,)."""
     (K, n), N = theta.shape, len(index)
     stratum = np.concatenate([index, np.arange(K), np.arange(K)])
 
@@ -122,7 +122,7 @@ def _direction(problem, losses, index, theta, component):
     usual = np.maximum(np.linalg.norm(here / unit, axis=1), np.linalg.norm(before / unit, axis=1))
 
     def rows(gradient, usual=usual):
-        """Inequalities row · step <= 0, of length 1 or 0, for steps d * unit."""
+        """Inequalities row · step <= 0 for steps d * unit, with rows of length 1 or 0."""
         largest = np.abs(gradient / unit).max(axis=1)
         row = gradient / unit / np.where(largest > 0, largest, 1.0)[:, None]
         length = np.linalg.norm(row, axis=1)
@@ -131,14 +131,14 @@ def _direction(problem, losses, index, theta, component):
 
     falling, taken = (rows(here) + rows(before))[:N], [(np.zeros((0, n)), index[:0])]
     price = np.bincount(component[index].ravel(), falling.ravel(), component.max() + 1)
-    # A regularizer of many parameters would be seen by one inequality a round. It is alike in strata that are joined.
+    # Otherwise each round would add only one inequality of a regularizer. Joined strata share its inequalities.
     some = index[np.unique(component[index], axis=0, return_index=True)[1]]
     axes = np.concatenate([length * np.eye(n) for length in (1.0, -1.0, FAR[0], -FAR[0])])
     for axis in axes if axes.size * K <= MOST_NUMBERS else ():
         found = rows(pull(axis / unit + np.zeros((K, 1)), EXACT)[some], usual[N + K + some])
         taken.append((found[found @ axis > 0], some[found @ axis > 0]))
     for _ in range(ROUNDS):
-        # The unknowns in [-1, 1] of least price · y + PRICE |y|, subject to rows · y <= 0.
+        # Minimise price · y + PRICE |y| over y in [-1, 1], subject to rows · y <= 0.
         row, strata = (np.concatenate(parts) for parts in zip(*taken, strict=True))
         i, a = np.nonzero(row)
         A = sp.csr_array((row[i, a], (i, component[strata[i], a])), shape=(len(row), len(price)))
@@ -165,16 +165,16 @@ def _direction(problem, losses, index, theta, component):
             slopes = np.stack([np.vecdot(losses.value_and_gradient(z)[1], move) for z in points])
             most = -slopes.min(axis=0)
             slow = (-slopes > NOISE * most) & (-slopes < TENTH * most)
-            falls = (slow[:-1] & slow[1:]).any(axis=0) & (most > STILL * usual[:N])  # for ever
+            falls = (slow[:-1] & slow[1:]).any(axis=0) & (most > STILL * usual[:N])  # without end
             return np.where(np.isin(component, component[index[falls]]), step / unit, 0.0)
         taken.append((found[violated], stratum[violated]))
     return np.zeros_like(theta)
 
 
 def unbounded_strata(problem, theta, w):
-    """Strata, a mask (K,), where doubled parameters z, projected onto the constraints, clearly lower F of the stratum alone.
+    """Strata, a mask (K,), each of which clearly lowers F if its parameters are doubled and projected onto the constraints (z).
 
-    With loss and regularizer f, theta is no minimum, and all strata are marked where F falls only if all are doubled:
+    Then theta is not a minimum. If F falls only when all strata are doubled, all are marked. f is loss plus regularizer:
 
         F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
     """

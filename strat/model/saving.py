@@ -22,7 +22,7 @@ def _number(value, least=0, types=(int, float)):
     return type(value) in types and least <= value <= sys.float_info.max
 
 
-#: What a single value may be, in words.
+#: The kinds of single values, in words, and how they are checked.
 WHOLE, FINITE, SIZE = "a whole number of at least 0", "a finite number", "a finite number of at least 0"
 KINDS = {
     "text": lambda v: type(v) is str,
@@ -37,7 +37,7 @@ KINDS = {
     "columns": lambda v: all(type(c) in (str, int) for c in (v if type(v) is list else [v])),
 }
 COMPONENT = {"class": "text", "params": {"*": "anything"}}
-#: All entries but the arrays. A list holds items of one kind; a dict has these names, those with "?" or null, or all ("*").
+#: All entries except the arrays. A list holds items of one kind; a dict has these names ("?": may be missing), or any ("*").
 META = {
     "format": WHOLE,
     "class": "one of StratifiedModel, CommonModel",
@@ -141,7 +141,7 @@ def _component(component):
 def read_component(entry, kind, path):
     """The graph regularizer or solver that a file names: a public class of strat."""
     name = entry["class"]
-    params = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["params"].items()}  # steps
+    params = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["params"].items()}  # a step
     public = getattr(strat, name) if name in strat.__all__ else None
     if not (isinstance(public, type) and issubclass(public, kind)):
         what = f"the {'solver' if kind is Solver else 'graph regularizer'} {name}"
@@ -160,7 +160,7 @@ def read_component(entry, kind, path):
 
 
 def check_file(arrays, meta):
-    """Raise a ValueError that names what is wrong, unless these are the arrays and the other entries of a model file."""
+    """Raise a ValueError that names the fault, unless `arrays` and `meta` are those of a model file."""
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != FORMAT:
         raise ValueError(f"it has format {found!r}, and this version reads format {FORMAT}")
@@ -186,7 +186,7 @@ def check_file(arrays, meta):
         _check_array(arrays[name], name, *kind)
     if "graph/i" in arrays and not np.all(arrays["graph/i"] < arrays["graph/j"]):
         raise ValueError("graph/i holds numbers out of range")
-    if "W" not in arrays:  # SciPy's own check lets rows pass with which it reads outside of its memory
+    if "W" not in arrays:  # SciPy's own check accepts row pointers with which it reads out of bounds
         ends = arrays["W/indptr"].astype(float)
         if ends[0] != 0 or ends[-1] != E or (np.diff(ends) < 0).any():
             raise ValueError("W/indptr does not rise from 0 to the number of weights")
@@ -204,7 +204,7 @@ def read_labels(meta, where):
 
 
 def read_weights(arrays, K):
-    """The weights, (K, K), dense or sparse as the file has them."""
+    """The weights, (K, K), dense or sparse as in the file."""
     if "W" in arrays:
         return arrays["W"]
     return sp.csr_array((arrays["W/data"], arrays["W/indices"], arrays["W/indptr"]), shape=(K, K))

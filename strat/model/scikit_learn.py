@@ -1,4 +1,4 @@
-"""What scikit-learn asks of an estimator: parameters, also those inside the declaration and the graph, tags, and classes."""
+"""What scikit-learn asks of an estimator: tags, classes, and parameters, including those of the declaration and the graph."""
 
 import copy
 from contextlib import suppress
@@ -20,7 +20,7 @@ from strat.records.strata import Strata
 
 
 class ScikitLearnModel(BaseEstimator):
-    """The part of a StratifiedModel that scikit-learn sees: hyperparameters and factors' scales are parameters, too.
+    """The part of a StratifiedModel that scikit-learn sees, where hyperparameters and factors' scales are parameters, too.
 
     It is a classifier where the last data argument of its loss is a label, and otherwise a regressor.
     """
@@ -28,13 +28,13 @@ class ScikitLearnModel(BaseEstimator):
     _values = {}  # of hyperparameters, by name, as they were given to this model
 
     def get_params(self, deep: bool = True) -> dict:
-        """Parameters of the model, for its next fit; what follows a fit, such as ``score``, goes by ``values``.
+        """Parameters of the model for its next fit; methods that use the last fit, such as ``score``, take ``values``.
 
         Parameters
         ----------
         deep : bool
             Include those of the graph regularizer and solver, ``base__NAME`` for each hyperparameter (its
-            value by ``set_params``, or else the Parameter's present one) and
+            value from ``set_params``, or else the Parameter's current one) and
             ``scale__NAME`` for each factor of the graph.
 
         Returns
@@ -89,7 +89,7 @@ class ScikitLearnModel(BaseEstimator):
         return self
 
     def _set_features(self, X):
-        """Note the columns of the first data argument, those of strata too, as scikit-learn's estimators do."""
+        """Record the columns of the first data argument, including those of strata, as scikit-learn's estimators do."""
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
@@ -124,7 +124,7 @@ class ScikitLearnModel(BaseEstimator):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The labels (C,) of a loss of two classes; the positions in rows with a single 1; an AttributeError for other losses."""
+        """The labels (C,) of a two-class loss, or the positions in one-hot rows; an AttributeError for other losses."""
         base, kind = self.base, None
         if isinstance(base, BaseModel) and base.data:
             shapes = [np.zeros((1, *p.shape)) for p in base.data]
@@ -170,7 +170,7 @@ class ScikitLearnModel(BaseEstimator):
         Returns
         -------
         (N, C) ndarray
-            In the order of ``classes_``; a dask.array for Dask collections.
+            Probabilities in the order of ``classes_``; a dask.array for Dask collections.
         """
         p = np.exp(-self._by_label(*data, strata=strata).T)
         return (p / p.sum(axis=0)).T
@@ -187,6 +187,6 @@ class ScikitLearnModel(BaseEstimator):
         Returns
         -------
         (N,) ndarray
-            The log odds, where the model has ``predict_proba``.
+            The differences; these are log odds where the model has ``predict_proba``.
         """
         return np.subtract(*self._by_label(*data, strata=strata).T)

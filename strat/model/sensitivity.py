@@ -1,4 +1,4 @@
-"""How the fitted parameters answer changes of edge weights, and how exact a weight must be (Theorem 1 of the paper)."""
+"""How the fitted parameters respond to changes of edge weights, and how exact a weight must be (Theorem 1 of the paper)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     model : StratifiedModel
         Fitted, with a loss that has second derivatives.
     edges : list of label pairs, {"prior", "two-hop", "knn", "all"} or graph, optional
-        Edges to differentiate in, also ones that the graph does not have. By default those of the graph W.
+        Edges whose weights to differentiate in, including edges that the graph lacks. By default those of the graph W.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
     linearization = fitted.linearized()
     theta, E = linearization.theta, np.arange(len(pairs))
-    # d theta / d w_ij = −A⁻¹ E_ij theta, and E_ij theta is the coupled difference at i, its negative at j.
+    # d theta / d w_ij = −A⁻¹ E_ij theta, and E_ij theta is the coupled difference at i and its negative at j.
     differences = fitted.couple(np.minimum(i, j), np.maximum(i, j)) * (theta[i] - theta[j])
     right = np.zeros((len(pairs), *theta.shape))
     right[E, i], right[E, j] = -differences, differences
@@ -76,8 +76,8 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
 class Sensitivity(Table, Mapping):
     """Derivatives of the fitted parameters in edge weights, by edge.
 
-    `pairs` are the edges, `weights` (E,) theirs, `derivatives` (E, K, n) those of the strata's flat parameters, and
-    `influence` (E,) their norms.
+    `pairs` are the edges, `weights` (E,) their weights, `derivatives` (E, K, n) the derivatives of the strata's flat
+    parameters, and `influence` (E,) the norms of these.
     """
 
     layout = (
@@ -130,13 +130,13 @@ def sensitivity_bound(
     """Bound the relative change of one edge weight under which a stratum without records stays accurate.
 
     Stratum k has no records and no regularizer, so that its parameters are the mean of its neighbours', weighted by the
-    edges' weights. One of them, W_ik, becomes W_ik + ε, ε > 0. If before and after the other strata's parameters are
-    accurate to a relative ``delta`` and those of k to ``delta_center``, then
+    edges' weights. One weight, W_ik, becomes W_ik + ε, ε > 0. If, before and after this change, the other strata's parameters
+    are accurate to a relative ``delta`` and those of k to ``delta_center``, then
 
         ε / W_ik ≤ 2 (δ + δ' + δ p A) / ((1 − (1 + 2δ) p − δ) A − 1 + p − 2 (δ + δ')) / p,
 
-    p = W_ik / Σ_j W_jk being the neighbour's share of the weight and A = ‖θ*_i‖ / max_{j≠i} ‖θ*_j‖ how much larger its true
-    parameters are than all others. The bound falls like δ' / A: the larger the imbalance, the more exactly W must be known.
+    where p = W_ik / Σ_j W_jk is the neighbour's share of the weight and A = ‖θ*_i‖ / max_{j≠i} ‖θ*_j‖ is how much larger its
+    true parameters are than all others. The bound falls like δ' / A: the larger A, the more exactly W must be known.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def sensitivity_bound(
     Returns
     -------
     float or ndarray
-        The bound on ε / W_ik; inf where the denominator is not positive, so that the theorem says nothing.
+        The bound on ε / W_ik; inf where the denominator is not positive, where the theorem gives no bound.
 
     References
     ----------

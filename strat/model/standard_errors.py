@@ -16,31 +16,31 @@ from strat.model.linearization import Linearization, block_diagonal
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
 
-SUSPECT = 1e9  # a larger product of variance and curvature asks whether anything determines the parameter
+SUSPECT = 1e9  # with a larger product of variance and curvature, a parameter may be undetermined
 RIDGE = 1e-12  # relative; a variance that falls as this ridge grows is infinite
 
 
 def standard_errors(model: Any, dispersion: float = 1.0) -> dict:
-    """Standard errors of the parameters by the Laplace approximation at the fit, W as it is.
+    """Standard errors of the parameters by the Laplace approximation at the fit, with W held fixed.
 
     The objective, divided by ``dispersion``, is read as minus a log posterior density: loss as minus a log likelihood,
     regularizer and Laplacian as minus a log prior. The standard errors are the square roots of the diagonal of its
-    inverse Hessian; they are exact for a Gaussian model. They know nothing of the uncertainty of a learned graph.
+    inverse Hessian; they are exact for a Gaussian model. They do not include the uncertainty of a learned graph.
 
     Parameters
     ----------
     model : StratifiedModel
         A fitted model whose loss has second derivatives.
     dispersion : float
-        What the objective is to be divided by. A loss ``square(y - prediction)`` is minus a log likelihood, up to
-        constants, for noise of variance 1/2; for variance v give ``2 * v``.
+        The divisor of the objective. A loss ``square(y - prediction)`` is minus a log likelihood, up to constants, for
+        noise of variance 1/2; for variance v give ``2 * v``.
 
     Returns
     -------
     dict
-        ``{variable: (K, *shape)}``. nan where a parameter is held at a kink or a bound, so that the approximation says
-        nothing; inf, with a DataWarning, where neither records nor graph nor regularizer determine it, as in separable
-        data, where it grows without bound.
+        ``{variable: (K, *shape)}``. nan where a parameter is held at a kink or a bound and the approximation does not
+        apply; inf, with a DataWarning, where neither records nor graph nor regularizer determine it, or where it grows
+        without bound, as for separable data.
 
     Raises
     ------
@@ -75,8 +75,8 @@ def covariances(model: Any, dispersion: float = 1.0) -> np.ndarray:
     Returns
     -------
     (K, n, n) ndarray
-        One matrix a stratum, over its variables raveled one after the other in the order of ``base.variables``. 0 where
-        a parameter is held at a kink or a bound, inf on the diagonal where nothing determines it.
+        One matrix per stratum, over its variables, flattened one after the other in the order of ``base.variables``.
+        Entries are 0 where a parameter is held at a kink or a bound, and inf on the diagonal where nothing determines it.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def _covariances(model, dispersion, what):
 
 
 def _inverse(A, rows, columns):
-    """Entries of the inverse of A, and which unknowns have an infinite variance, where A is singular."""
+    """Entries of the inverse of A, and a mask of the unknowns with infinite variance, where A is singular."""
     diagonal, on_diagonal = A.diagonal(), rows == columns
     if not len(diagonal):
         return np.zeros(0), np.zeros(0, dtype=bool)

@@ -1,4 +1,4 @@
-"""Parameters for strata that the model has not: the common model's, or the mean of their neighbours'."""
+"""Parameters for strata that the model does not have: the common model's, or the mean of their neighbours'."""
 
 import itertools
 
@@ -17,11 +17,11 @@ from strat.records.labels import RecordLabels, are_numbers, changed_axis
 from strat.records.strata import Strata, some_of
 from strat.solvers.starts import default_solver, solve
 
-UNCOUPLED = 1e-9  # share of an edge's weight for numbers that it does not couple: they are the mean of the neighbours', too
+UNCOUPLED = 1e-9  # share of its weight with which an edge averages even parameters that it does not couple
 
 
 def with_unseen(model, records, unseen):
-    """The records with the strata that are not nodes added after the model's, and the parameters (K, n) of all."""
+    """The records, with strata that the model lacks added after its own, and the parameters (K, n) of all strata."""
     named = isinstance(unseen, str)
     if named and unseen not in ("graph", "common"):
         raise OptionError(f'unseen={unseen!r} is not known. Use "error", "graph", "common", or a graph.')
@@ -48,10 +48,10 @@ def common_of(model):
 
 
 def _harmonic(model, theta, new, graph, scale):
-    """Parameters of new strata u: each is the mean of its neighbours, by weight; new ones may be neighbours, too.
+    """Parameters of new strata u: each is the weighted mean of its neighbours, which may be new strata, too.
 
     With the Laplacian G of the graph on known strata k and new ones u:   theta_u = G_uu^-1 W_uk theta_k
-    for the numbers of theta that the model couples alike.
+    for each group of parameters that the model couples alike.
     """
     labels, K = [*model.strata_, *new], len(model.strata_)
     prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
@@ -84,9 +84,9 @@ def _harmonic(model, theta, new, graph, scale):
 
 
 def _derived(prior, new, place, weight):
-    """Edges (i, j) of new strata that the graph lacks, and the number of the one along a coordinate that each is like."""
+    """Edges (i, j) of new strata that the graph lacks, and for each the number of the graph's edge that it copies."""
     found, missing, axes = [], [label for label in new if label not in prior.position], {}
-    # For each coordinate {value: {neighbour: edge}}, from the edges that change this coordinate alone.
+    # For each coordinate {value: {neighbour: edge}}, from the edges that change only this coordinate.
     for edge, (i, j) in enumerate(zip(prior.i.tolist(), prior.j.tolist(), strict=True)) if missing else ():
         u, v = prior.labels[i], prior.labels[j]
         axis = changed_axis(u, v)
@@ -100,13 +100,13 @@ def _derived(prior, new, place, weight):
             value = label[axis] if whole and axis < len(label) else label
             for neighbor, edge in (near.get(value) or _nearest_numbers(value, near, weight)).items():
                 other = (*label[:axis], neighbor, *label[axis + 1 :]) if whole else neighbor
-                if place.get(other, len(place)) < place[label]:  # an edge between new ones counts once
+                if place.get(other, len(place)) < place[label]:  # an edge between new strata counts once
                     found.append((place[label], place[other], edge))
     return np.reshape(found, (-1, 3)).T.astype(np.intp)
 
 
 def _nearest_numbers(value, near, weight):
-    """``{neighbour: edge}`` of a number between or beyond those of a coordinate whose numbers are joined in order."""
+    """``{neighbour: edge}`` for a number between or beyond the values of a coordinate that are joined in order."""
     order = sorted(near) if are_numbers([value, *near]) else []
     joined = all(b in near[a] for a, b in itertools.pairwise(order))
     if not joined or max(map(len, near.values())) > 2:

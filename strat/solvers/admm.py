@@ -1,4 +1,4 @@
-"""ADMM: a given graph, and any loss with a prox, on copies of the parameters that have to agree."""
+"""ADMM for a given graph and any loss with a prox: copies of the parameters are made to agree."""
 
 import math
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from strat.solvers.base import Solver
 from strat.solvers.newton_system import GraphSystem
 
 RELAXATION = 1.6  # over-relaxation (Boyd et al. 2011, section 3.4.3)
-FIRST = 5  # iterations before the penalty is first reconsidered; each time half as many again as before
-UNBALANCED = 2.0  # the penalty moves where it is wrong by more than this factor
-#: The gradient's residual is so many times the others' where theta is at an edge of the loss's domain.
+FIRST = 5  # iterations before the penalty is first reconsidered; each later interval is half as long again
+UNBALANCED = 2.0  # the penalty is changed where it is wrong by more than this factor
+#: A gradient residual above this many times the primal and dual ones means that theta is at an edge of the loss's domain.
 AT_EDGE = 1e3
 RANGE = 1e8  # the penalty stays within this factor of its first value
 
@@ -23,13 +23,13 @@ class ADMM(Solver):
 
     It needs no gradient: pinball, absolute, hinge and epsilon-insensitive losses are fitted as they are. Loss,
     regularizer and graph each have a copy of the parameters; the copies are brought to agree. Penalty, relaxation and
-    factorisations look after themselves. The returned point is the regularizer's copy, on which bounds, symmetry,
-    cones and constraints hold exactly; the objective in the history belongs to it, and may rise on the way. Columns far
-    from 0 for their spread take many iterations, as proxes cannot centre them.
+    factorisations need no tuning. The returned point is the regularizer's copy, on which bounds, symmetry, cones and
+    constraints hold exactly; the history holds the objective there, which may rise between iterations. Columns that
+    are far from 0 relative to their spread take many iterations, as proxes cannot centre them.
 
-    The fit has converged when the relative primal and dual residuals and the reported one are at most `tol`. The
-    reported residual is that of every solver where the loss has a gradient. Where it has none, a subgradient takes its
-    place, and the residual bounds the gap to the optimum too: see Notes.
+    The fit has converged when the relative primal and dual residuals and the reported one are at most `tol`. Where the
+    loss has a gradient, the reported residual is defined as for every other solver. Where it has none, a subgradient
+    takes the gradient's place, and the residual also bounds the gap to the optimum: see Notes.
 
     Parameters
     ----------
@@ -115,13 +115,13 @@ class Consensus(Algorithm):
         return 0.5 * product
 
     def _first_rho(self):
-        """A curvature: that of the graph, or of the loss along its own gradient."""
+        """A first penalty from curvatures: that of the graph and, if known, that of the loss along y."""
         guess = float(np.mean(self.x.laplacians.degrees)) / 2 or 1.0
         loss = self.problem.loss
         if loss.has("hessian_operator") and np.any(self.y):
             along = loss.hessian_operator(self.x.theta)(self.y)
             curvature = float(np.vdot(self.y, along) / np.vdot(self.y, self.y))
-            if 0 < curvature < np.inf:  # an exponential far out has next to none
+            if 0 < curvature < np.inf:  # where an exponential is almost flat, there is next to none
                 guess = max(math.sqrt(curvature * max(guess, 0.1 * curvature)), guess / RANGE)
         return guess
 
@@ -129,14 +129,14 @@ class Consensus(Algorithm):
         rho, x = self.rho, self.x
         theta = self._loss_prox(self.mean - self.y / rho, 1 / rho)
         regular = self.problem.prox(self.mean - self.z / rho, 1 / rho, self.start)
-        # The iterate is whole at all times, as Ctrl-C may come in between.
+        # The iterate is consistent at all times, as Ctrl-C may interrupt anywhere.
         self.theta, x.theta, self.started, self.differentiated = theta, regular, True, False
         first = RELAXATION * theta + (1 - RELAXATION) * self.mean
         second = RELAXATION * regular + (1 - RELAXATION) * self.mean
         mean = self.system.solve(rho * (first + second) + self.y + self.z, rho, self.mean)
         self.y += rho * (first - mean)
         self.z += rho * (second - mean)
-        # Relative primal residual (the copies agree) and dual residual (their subgradients balance).
+        # Relative primal residual (how far the copies disagree) and dual residual (how far their subgradients do not balance).
         floor = math.sqrt(2 * mean.size)
         copies = math.hypot(np.linalg.norm(theta), np.linalg.norm(regular))
         apart = math.hypot(np.linalg.norm(theta - mean), np.linalg.norm(regular - mean))
@@ -144,7 +144,7 @@ class Consensus(Algorithm):
         moved = rho * math.sqrt(2) * np.linalg.norm(mean - self.mean)
         self.dual = moved / (floor + math.hypot(np.linalg.norm(self.y), np.linalg.norm(self.z)))
         self.mean = mean
-        if not x.evaluate().objective < np.inf:  # the copy for the loss is in its domain
+        if not x.evaluate().objective < np.inf:  # the loss's own copy is in its domain
             x.theta = self.problem.project(theta)
             x.evaluate()
         self.wait -= 1
@@ -157,7 +157,7 @@ class Consensus(Algorithm):
                 self.rho = min(max(rho, self.first_rho / RANGE), self.first_rho * RANGE)
 
     def _loss_prox(self, v, t):
-        """The loss's prox, from the last one where it is iterative."""
+        """The loss's prox; where it is iterative, it is warm started from the last one."""
         prox = self.problem.loss.prox
         return prox.near(v, t, self.theta) if self.started and hasattr(prox, "near") else prox(v, t)
 
@@ -175,15 +175,15 @@ class Consensus(Algorithm):
             residual = self.problem.residual(theta, w)
         if residual["theta"] <= AT_EDGE * max(self.primal, self.dual):
             return residual
-        # At the edge of the loss's domain the gradient is one subgradient of many.
+        # At the edge of the loss's domain the gradient is only one of many subgradients.
         return min(residual, self.subgradient_residual(theta, w), key=lambda one: one["theta"])
 
     def subgradient_residual(self, theta, w):
         """The residual of `JointProblem.residual` for a given graph, with a subgradient g in the gradient's place.
 
-        The loss's prox at theta - t y gives g at a point nearby, exactly; the value at theta lies above the linear function
-        with that slope by some gap. F(theta) is at most gap + ||step in terms of gradients|| ||theta - theta*|| above the
-        minimum.
+        The loss's prox at theta - t y, t = 1/rho, gives an exact subgradient g at a nearby point. `gap` is how far the loss
+        at theta lies above its linear lower bound with slope g. F(theta) is at most gap + ||r|| ||theta - theta*|| above
+        the minimum, where r is the residual step in units of gradients.
         """
         problem, loss = self.problem, self.problem.loss
         nearby = self._loss_prox(theta - self.y / self.rho, 1 / self.rho)

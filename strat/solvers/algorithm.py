@@ -1,4 +1,4 @@
-"""What an algorithm is to the run loop: a point x that `step` improves, and a state that can be saved."""
+"""The interface of an algorithm to the run loop: a point x that `step` improves, and a state that can be saved."""
 
 from contextlib import suppress
 from operator import attrgetter
@@ -20,26 +20,26 @@ class Algorithm:
     monotone = True
     #: Set where no further decrease is possible in floating point.
     stalled = False
-    #: Whether the last step, a fit of its own, ended before it was exact.
+    #: Whether the last step, if it is a fit of its own, ended before it reached its tolerance.
     slow = False
-    #: Whether it took all the iterations that it may.
+    #: Whether that fit used up its iterations.
     endless = False
     #: Iterations in which theta stayed far behind W.
     apart = 0
-    #: Set where x left the domain, so that no step leads on.
+    #: Set where x left the domain, so that no further step is possible.
     diverged = False
-    #: Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum
-    #: whatever the step gained.
+    #: Whether the last step minimised an exact model (that of a quadratic), so that a small residual means an optimum,
+    #: however much F fell in that step.
     exact = False
-    #: The linear system that is solved for a given graph, if one is, with its `preconditioner`.
+    #: The linear system that is solved for a given graph, with its `preconditioner`, if the algorithm has one.
     system = None
-    #: Attributes (dotted for those of parts) that, with x, are the whole state.
+    #: Attributes (with dotted names for those of parts) that together with x make up the whole state.
     saved = ()
 
     def __init__(self, problem, theta, w, gradient=False):
         self.problem = problem
         self.points, self.start = [], Start()
-        self.extra_factorizations = 0  # those other than of mu I + G(w)
+        self.extra_factorizations = 0  # those that no graph oracle and no preconditioner counts
         self.x = self.new_point()
         if isinstance(theta, Point):  # a point of another problem with the same terms in theta, moved to w
             self.x.take(theta)
@@ -55,7 +55,7 @@ class Algorithm:
         self.differentiated = gradient
 
     def new_point(self):
-        """Memory for one more point, whose factorisations are counted, and whose proxes start from the last one."""
+        """Memory for one more point, whose factorisations are counted, and whose proxes are warm started from the last."""
         self.points.append(Point(self.problem))
         self.points[-1].start = self.start
         return self.points[-1]
@@ -86,7 +86,7 @@ class Algorithm:
 
     def state(self):
         """The whole state, as a dict of arrays."""
-        # A part that is made where it is first needed is not made for its state.
+        # A part that is created on first use is not created only to save its state.
         made = [name for name in self.saved if name.partition(".")[0] in vars(self)]
         state = {name: attrgetter(name)(self) for name in made}
         state |= {"x_theta": self.x.theta, "x_w": self.x.w, "stalled": self.stalled}
@@ -112,7 +112,7 @@ def for_given_graph(problem, w):
 
 
 def has_cones(loss):
-    """Whether the records' cone program can be written."""
+    """Whether the cone program of a loss (or of a regularizer) can be written."""
     with suppress(NoOracleError):
         return loss.has("cones") and loss.cones() is not None
     return False

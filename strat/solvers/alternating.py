@@ -17,8 +17,8 @@ SHARE = 0.01  # tolerance of a step, relative to the residual before it
 FINEST = 1e-10  # least tolerance of a step
 EXACT = 1e-13  # tolerance at which a step that does not lower F is given up
 INNER = 500  # most iterations of one step
-DEPTH = 5  # iterations before from which weights are extrapolated
-ALIKE = 1e-6  # singular values of the iterations' turns, relative to the largest, that say nothing
+DEPTH = 5  # number of past iterations from which weights are extrapolated
+ALIKE = 1e-6  # singular values in the extrapolation, relative to the largest, below which they count as 0
 IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
 
@@ -28,9 +28,9 @@ class AlternatingMinimization(Solver):
     One iteration fits the Laplacian regularised stratified model for the current graph, from the current parameters
     (proximal Newton steps; MAPG for a loss without second derivatives; cone programs where the loss has kinks or the
     regularizer no prox in closed form), and then takes the graph that is best for these parameters: exactly for
-    ``LogDiagonal``, ``TraceConstraint`` and ``Entropy``, to the same tolerance for ``LogDet``. Weights extrapolated from the last
-    iterations (Anderson acceleration) come first, and count where F falls so. The objective never rises, and the fit stops
-    on the same residual as ``MAPG``; with cone programs, in theta, on that of ``Cone``.
+    ``LogDiagonal``, ``TraceConstraint`` and ``Entropy``, to the same tolerance for ``LogDet``. Weights extrapolated from
+    the last iterations (Anderson acceleration) are tried first, and kept if they lower the objective. It never rises, and
+    the fit stops on the same residual as ``MAPG``; with cone programs, the residual in theta is that of ``Cone``.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class BlockDescent(Algorithm):
     """Steps in theta for fixed W and in W for fixed theta, each solved to a tolerance that follows the residual.
 
     A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. The dual
-    solution of a cone program gives the residual; `cones` asks for such programs whatever is known (`ConeNewton`).
+    solution of a cone program gives the residual; `cones` ("model" or "records", see `ConeNewton`) forces such programs.
     """
 
     saved = ("left", "mark", "idle", "subgradient", "bests", "moves", "ahead")
@@ -83,9 +83,9 @@ class BlockDescent(Algorithm):
         self.idle = 0
         self.cones, self.by_cones = cones, bool(cones) or needs_cones(problem)
         self.program = None  # the cone program of the last step
-        # Of losses, regularizer and constraints at x, where cone programs tell it.
+        # A subgradient of losses, regularizer and constraints at x, where a cone program gives it.
         self.subgradient = np.full_like(theta, np.inf)
-        # The best weights of the last iterations, what they differed by from those before, and weights that may be better yet.
+        # The best weights of the last iterations, their differences from the weights before, and the extrapolated weights.
         self.bests, self.moves = np.full((2, DEPTH, *w.shape), np.nan)
         self.ahead = np.full(w.shape, np.nan)
         self.z = self.new_point()
@@ -135,7 +135,7 @@ class BlockDescent(Algorithm):
         return {"theta": share, "W": point.differentiate_w().w_residual()}
 
     def _theta_step(self, x, tol):
-        """Parameters that are better for the graph of a point x, or as good as a program's gap tells, and F there."""
+        """Parameters that lower F for the graph of a point x, or equal it up to a cone program's gap, and F there."""
         fixed = for_given_graph(self.problem, x.w)
         if self.by_cones:
             inner = ConeNewton(fixed, x, x.w, self.cones, program=self.program, left=self.left)
@@ -153,11 +153,11 @@ class BlockDescent(Algorithm):
                 if inner.x.objective <= start or tol <= EXACT:
                     self.slow = False
                     break
-                tol *= 0.1  # too rough to be any better
+                tol *= 0.1  # solved too roughly to lower F
             if self.by_cones and inner.exact:  # the next program would be the same
                 self.slow = False
                 break
-            with suppress(OutOfTime):  # what was reached counts, and the loop ends
+            with suppress(OutOfTime):  # the point reached so far is kept, and the loop ends
                 inner.step()
         else:
             self.endless = True
@@ -170,7 +170,7 @@ class BlockDescent(Algorithm):
         return x.theta, x.objective
 
     def _look_ahead(self, w, best):
-        """Extrapolate the best weights for the next iteration (Anderson acceleration), after one from w.
+        """Extrapolate the best weights for the next iteration (Anderson acceleration), after one that led from w to best.
 
         ahead = best - sum_i c_i (best - best_i), over the last iterations i, with the c that minimise
         ||move - sum_i c_i (move - move_i)||, move = best - w.

@@ -44,12 +44,12 @@ _OPTIONS = """patience : int, optional
 class Solver(BaseEstimator):
     """Base class: a subclass has the options as fields, `needs`, and `_algorithm(problem, theta, w)`.
 
-    `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
-    the oracle of a role is missing, if it is not what all solvers say. `learns_graphs` is False where W is not fitted.
-    Where a solver `follows_edges`, its `_algorithm` takes a `way` to go on from where nothing else does, such as the edge of the
-    loss's domain: cone programs, "model" or "records" (`ConeNewton`), or "turns" in theta and W if its algorithm counts
-    iterations in which these are `apart`. A subclass with other defaults or more options is a dataclass, too: scikit-learn reads
-    the signature of its `__init__`.
+    `needs` names the oracle that each role must have, or several, one of which is enough. `ways` says what to do where the
+    oracle of a role is missing, if the advice differs from that of all solvers. `learns_graphs` is False where W is not fitted.
+    If a solver `follows_edges`, its `_algorithm` takes a `way` to continue where its own steps fail, such as at the edge of the
+    loss's domain: by cone programs, "model" or "records" (`ConeNewton`), or by "turns" in theta and W, if its algorithm counts
+    in `apart` how often theta is far behind W. A subclass with other defaults or more options must be a dataclass, too, as
+    scikit-learn reads the signature of its `__init__`.
     """
 
     needs = {}
@@ -107,7 +107,7 @@ class Solver(BaseEstimator):
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")
 
     def _run(self, problem, theta, w, *, score=None, fingerprint="", init="given", started=None):
-        """Solve a JointProblem from theta (K, n) and the edge array w; return a Result, which notes the name `init`.
+        """Solve a JointProblem from theta (K, n) and the edge array w, a start named `init`; return a Result.
 
         ``score(theta)`` is the mean validation loss that `patience` watches. `fingerprint` identifies declaration, constants,
         data and graph in a checkpoint. The whole call began at `started`, by ``time.perf_counter()``, or begins now.
@@ -116,7 +116,7 @@ class Solver(BaseEstimator):
         self._check(problem)
         if self.patience is not None and score is None:
             raise OptionError("patience watches the validation loss: give fit validation=(X, Y, z), or None.")
-        # Points tried far out are refused, as their F is infinite.
+        # Trial points far away may overflow; they are rejected, as F is infinite there.
         far = np.errstate(over="ignore", invalid="ignore")
         progress = Progress(type(self).__name__, self.max_iter, self.verbose)
         with _blas_threads(problem), far, progress, within(self.time_limit, started):
@@ -127,7 +127,7 @@ def _blas_threads(problem):
     """One BLAS thread unless more are faster for large dense matrices: waiting for busy cores costs a factor of ten."""
     one = partial(_thread_pools().limit, limits=1, user_api="blas")
     if problem.learned and problem.K >= 2000 and not problem.edges.sparse:
-        seconds = partial(timeit, partial(dpotrf, np.eye(1000)), number=3)  # that Cholesky factors take now
+        seconds = partial(timeit, partial(dpotrf, np.eye(1000)), number=3)  # of Cholesky factorisations now
         together = seconds()
         with one():
             alone = seconds()

@@ -1,16 +1,16 @@
-"""Checkpoints: the whole state of a run in one file, which only the same fit takes up."""
+"""Checkpoints: the whole state of a run in one file, from which only the same fit resumes."""
 
 import time
 
 from strat.errors import DataWarning, OptionError
 from strat.records.archive import as_path, fingerprint, read_archive, write_archive
 
-FORMAT = 5  # to be raised when a state gets other entries or another meaning
+FORMAT = 5  # to be raised when the entries of a state change, or their meaning
 SECONDS = 10.0  # between two writes
 
 
 class Checkpoint:
-    """A checkpoint file, which only the same `fit` resumes, by the fingerprint; without a path, all methods do nothing."""
+    """A checkpoint file for one `fit`, known by its fingerprint; without a path, all methods do nothing."""
 
     def __init__(self, path, fit):
         self.path = None if path is None else as_path(path, "checkpoint")
@@ -37,12 +37,12 @@ class Checkpoint:
         return state
 
     def refusal(self, why):
-        """The error of a file that holds no state of this fit."""
+        """The error for a file that holds no state of this fit."""
         way = "Give another path, or remove the file to start afresh."
         return OptionError(f"checkpoint = {str(self.path)!r} holds no state of this fit: {why}. {way}")
 
     def save(self, state, force=False):
-        """Write the state (a function without arguments that returns it) if the last write is long ago."""
+        """Write what ``state()`` returns, if the last write was more than SECONDS ago or if `force`."""
         if self.path is None or not (force or time.monotonic() - self.written > SECONDS):
             return
         self.written = time.monotonic()

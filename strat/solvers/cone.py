@@ -12,12 +12,12 @@ from strat.solvers.algorithm import Algorithm
 from strat.solvers.base import Solver
 from strat.solvers.free_directions import times
 
-DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
-SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
-FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
+DECREASE = 1e-4  # a step must achieve this share of the decrease that the model predicts (Armijo)
+SHORTER, LENGTHS = 0.3, 12  # factor of the line search, and how many step lengths it tries
+FLAT = 1e-9  # curvature below this share of the slope over theta's size counts as none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
-SHARE = 0.03  # accuracy of a program over the square of the residual before it: what Newton's step leaves is of that order
-ROUGH, FINE = 1e-3, 3e-8  # the roughest accuracy, and that below which a program is solved well
+SHARE = 0.03  # accuracy of a program over the squared residual before it: the error of a Newton step is of that order
+ROUGH, FINE = 1e-3, 3e-8  # the roughest accuracy, and that below which a program is solved to full accuracy
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -25,9 +25,9 @@ class Cone(Solver):
     """Proximal Newton method on a given graph whose steps are cone programs of all strata, solved by Clarabel.
 
     It needs no prox: the regularizer and the constraints enter as the cone program that CVXPY writes for one stratum, repeated
-    for all, the graph as its Laplacian. Quadratic losses enter as they are and take one program; other losses with second
-    derivatives enter as their quadratic model, with steps that lower the objective; losses with kinks bring a cone program of
-    each record and take one program, too. It is the default where a regularizer or constraint has no prox in closed form.
+    for all, and the graph as its Laplacian. Quadratic losses enter as they are and take one program; other losses with second
+    derivatives enter as their quadratic model, with steps that lower the objective; losses with kinks enter as a cone program
+    for each record and take one program, too. It is the default where a regularizer or constraint has no prox in closed form.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class Cone(Solver):
     Notes
     -----
     The dual solution of a program gives a subgradient u of the regularizer and constraints at theta. The residual is
-    ||grad loss(theta) + G(W) theta + u|| over 1 + max(||grad loss||, ||G(W) theta||), a bound on that of other solvers; where
-    the loss has no gradient, u holds one of its subgradients too, and the gap between the primal and the dual objective
-    counts as well; about what F may be lower by, relative to F, counts where that is less.
+    ||grad loss(theta) + G(W) theta + u|| over 1 + max(||grad loss||, ||G(W) theta||), a bound on that of other solvers. Where
+    the loss has no gradient, u includes a subgradient of the loss. An estimate of F less its minimum, relative to F, then
+    replaces that norm if it is smaller, and the residual is at least the relative gap of primal and dual objective.
 
     References
     ----------
@@ -74,10 +74,10 @@ class ConeNewton(Algorithm):
     """theta+ = argmin of the loss's quadratic model + regularizer + constraints + ½ ⟨theta, L theta⟩, and a line search on F.
 
     The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta, exact for a quadratic loss. Without second
-    derivatives, or where `cones` is "records", the records' cones stand in the program, which is then the whole problem. Damping
-    keeps steps short where curvature vanishes far out. `program` is that of another graph, to be used again; `left` is the
-    residual at theta as far as it is known. Far from the solution, programs are solved roughly, but for the constraints: F may be
-    lower where they are broken than at the minimum.
+    derivatives, or where `cones` is "records", the records' cones enter the program, which is then the whole problem. Damping
+    keeps steps short where curvature vanishes. `program` is the ConeProgram of another graph, to be reused; `left` is the
+    residual at theta, if known. Far from the solution, programs are solved roughly except for the constraints: where those are
+    violated, F may be below its minimum.
     """
 
     saved = ("damping", "accuracy", "rough")
@@ -107,19 +107,19 @@ class ConeNewton(Algorithm):
         if self.quadratic:
             self._whole(*self._solved(H, g - times(H, x.theta)))
             return
-        # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
+        # Where a loss is linear, as the Huber loss is for large residuals, steps are about as long as theta.
         n, mean = self.problem.n, np.einsum("kaa->k", H) / self.problem.n
         pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
         bent = mean > FLAT * pull
         ridge = np.where(bent, self.damping * (mean + mean.mean() + 1e-60), pull)[:, None, None]
         centring, shape = self.program.centred(H), np.eye(n)
-        if centring is not None:  # the curvature of too few records has directions without any, too
+        if centring is not None:  # with too few records, curvature vanishes in some directions, too
             centred = centring.metric(H.mean(axis=0)) + self.damping * shape
             shape = np.where(bent[:, None, None], centred, shape)
         H = H + ridge * shape
         try:
             theta, solution = self._solved(H, g - times(H, x.theta), self.accuracy)
-        except NoOracleError:  # rounding may end one program and not one that is damped more
+        except NoOracleError:  # if rounding made this program fail, one with more damping may succeed
             if self.damping >= STEEP:
                 raise
             self._damp(30.0, 1e-4)
@@ -130,7 +130,7 @@ class ConeNewton(Algorithm):
         self.damping = min(max(factor * self.damping, least), STEEP)
 
     def _solved(self, H=None, g=None, accuracy=0.0):
-        """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
+        """theta of the program's solution, made to satisfy bounds and symmetries exactly, and the Solution."""
         solution = self.program.solve(H, g, accuracy=accuracy, restricted=self.restricted)
         theta = solution.theta
         for function in self.regularizer:
@@ -142,7 +142,7 @@ class ConeNewton(Algorithm):
         x, z = self.x, self.z
         z.theta[...] = off_edges(self.problem.loss, theta, self.problem.project)
         z.evaluate()
-        # A point that is lower than the solution says that the gap is larger than it seems.
+        # If F is lower at x than at the solution, the gap is larger than the program reports.
         gap = max(solution.gap, z.objective - x.objective)
         self.left = (solution.error, gap / (1 + abs(x.objective)))
         if not z.objective <= x.objective:
@@ -153,7 +153,7 @@ class ConeNewton(Algorithm):
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 
     def _searched(self, theta, H, solution):
-        """Go from x towards theta as far as F falls as the model says."""
+        """Line search from x towards theta: the longest step on which F falls as the model predicts."""
         x, z = self.x, self.z
         d = theta - x.theta
         promised = -float(np.vdot(x.theta_gradient, d)) + x.regularizer
@@ -170,14 +170,14 @@ class ConeNewton(Algorithm):
                 if gain >= DECREASE * length * max(promised, 0.0) - min(x.noise, z.noise):
                     break
             if self.accuracy:
-                self.accuracy = 0.0  # too rough to be any better
+                self.accuracy = 0.0  # the program was solved too roughly to lower F
                 return
         else:
             self.stalled = self.damping >= STEEP
             self._damp(30.0, 1e-4)
             return
         self._damp(*((0.1, RIDGE) if k == 0 else (10.0, 1e-6)))
-        # What the model leaves of the stationarity condition at z, where the whole step is taken.
+        # The residual of the stationarity condition at z, which is known where the whole step is taken.
         error = z.loss_gradient - x.loss_gradient - times(H, d) + solution.error
         self.left = (error, solution.gap) if k == 0 else None
         z.objective = min(z.objective, x.objective)
@@ -187,26 +187,26 @@ class ConeNewton(Algorithm):
 
     @property
     def subgradient(self):
-        """That of losses, regularizer and constraints at x, (K, n), from the dual solution; None where it is not known."""
+        """A subgradient of losses, regularizer and constraints at x, (K, n), from the dual solution; None if not known."""
         return None if self.left is None else self.left[0] - self.x.product
 
     def residual(self, tol):
-        """Residual of x, or None where it is not known, as after a step that was shortened."""
+        """Residual of x, or None where it is not known, such as after a shortened step."""
         if self.left is None:
             return None
-        # The objective is right to the accuracy, and theta to its root.
+        # The relative error of the objective is the accuracy, and that of theta its square root.
         least = np.sqrt(self.rough) if self.smooth and not self.exact else self.left[1]
         return {"theta": max(self._share(), float(least)), "W": 0.0}
 
     def _share(self):
-        """What is left of the stationarity condition at x, relative to its terms."""
+        """Residual of the stationarity condition at x, relative to its terms."""
         error, x = self.left[0], self.x
         if self.smooth:
             return float(np.linalg.norm(error) / self.differentiate_x().size)
         return min(float(np.linalg.norm(error) / (1 + np.linalg.norm(x.product))), lowers(error, x))
 
     def certificate(self, theta, w):
-        """Residual of a point that is to be returned: of x, or unknown and so infinite."""
+        """Residual of the point that is to be returned; infinite where it is not known."""
         known = self.residual(0.0) if np.array_equal(theta, self.x.theta) else None
         if known is None and self.smooth:
             return super().certificate(theta, w)
@@ -214,7 +214,7 @@ class ConeNewton(Algorithm):
 
 
 def lowers(error, point):
-    """About how much lower F may be than at a point where `error` (K, n) is left of stationarity, relative to F.
+    """Estimate of F less its minimum, relative to F, at a point where `error` (K, n) is the residual of stationarity.
 
     F(theta) − F(theta*) ≤ gap + ⟨error, theta − theta*⟩, and theta* is about as large as theta, in any units.
     """
@@ -222,6 +222,6 @@ def lowers(error, point):
 
 
 def _accuracy(left):
-    """Accuracy of the program at a point with the residual `left`; 0 is the best."""
+    """Accuracy to ask for in the program at a point with residual `left`; 0 is full accuracy."""
     accuracy = min(SHARE * left**2, ROUGH)
     return accuracy if accuracy > FINE else 0.0

@@ -1,4 +1,4 @@
-"""Strata without records: edges and the regularizer alone determine them, which the losses of the others hide in raw units."""
+"""Strata without records: edges and the regularizer alone determine them; in raw units, the others' losses hide these terms."""
 
 import warnings
 
@@ -11,15 +11,15 @@ from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.problem.laplacians import Laplacians
 
-EXACT = 1e-6  # share of a parameter's largest value up to which a stratum alone may still move
-TOL = 1e-10  # tolerance of their fit
-MANY = 2**24  # numbers up to which the blocks of its Hessian are formed
+EXACT = 1e-6  # a prox step of a stratum that moves its parameters by less than this share of their largest values is nothing
+TOL = 1e-10  # tolerance of the empty strata's fit
+MANY = 2**24  # most numbers in the blocks of its Hessian
 
 
 def rejoined(problem, result):
-    """Theta with strata that a learned graph joins to no records at the parameters of a neighbour; None where there are none.
+    """Theta with the strata that a learned graph joins to no records moved to a neighbour's parameters; None if nothing moves.
 
-    Edges to them are cut early where a first step leaves them far behind, and then nothing joins them again.
+    If the first steps leave such strata far behind, their edges are cut early, and then nothing joins them again.
     """
     edges, empty, theta = problem.edges, problem.empty, result.theta.copy()
     component = edges.components(result.w)[1]
@@ -27,21 +27,21 @@ def rejoined(problem, result):
     if empty.all() or not lost.any():
         return None
     weight, (i, j) = np.tile(problem.w0, 2), np.concatenate([edges.ends, edges.ends[::-1]], axis=1)
-    for used in (weight > 0, weight >= 0):  # the prior graph's edges first, ever further out
+    for used in (weight > 0, weight >= 0):  # along the prior graph's edges first, spreading outwards
         while (front := np.flatnonzero(used & lost[i] & ~lost[j])).size:
-            # The strongest edge of a stratum comes last.
+            # The strongest edge of a stratum comes last, so that it decides.
             front = front[np.argsort(weight[front], kind="stable")]
             theta[i[front]], lost[i[front]] = theta[j[front]], False
     return None if np.array_equal(theta, result.theta) else theta
 
 
 def fill(problem, result, tol, choose):
-    """Move theta of a result to where F is lowest in the strata without records, the others and W being as they are.
+    """Minimise F over theta in the strata without records, the others and W being fixed, and update the result.
 
     minimise over theta_k, k empty:  sum_k r(theta_k) + 1/2 sum_e w_e d_e(theta)
 
     Without r each is the mean of its neighbours, which convex constraints allow. Otherwise ``choose(loss, learned, regularizer)``
-    gives the solver. Nothing is done where each of them is right already for the others, or where W would not be right any more.
+    gives the solver. Nothing is changed if each of them is optimal already given the others, or if W would no longer be.
     """
     theta, w, empty = result.theta, result.w, problem.empty
     if not 0 < empty.sum() * problem.n**2 <= MANY or empty.all():
@@ -77,12 +77,12 @@ def fill(problem, result, tol, choose):
 
 
 def _among(problem, theta, w, empty):
-    """The problem in the empty strata, whose loss is that of their edges to others."""
+    """The problem in the empty strata alone, whose loss is the energy of their edges to the other strata."""
     laplacians, (i, j), place = problem.laplacians(w), problem.edges.ends, np.cumsum(empty) - 1
     within, n = empty[i] & empty[j], problem.n
     couple = laplacians.couple if laplacians.alike else laplacians.couple[within]
     edges, w = EdgeList(int(empty.sum()), place[i[within]], place[j[within]]), w[within]
-    # 1/2 sum_j w_kj ||theta_k - theta_j||^2 over the strata j with records, but for a constant.
+    # 1/2 sum_j w_kj ||theta_k - theta_j||^2 over the strata j with records, up to a constant.
     degrees = laplacians.degrees[empty] - Laplacians(edges, w, couple).degrees
     slope = laplacians.times(np.where(empty[:, None], 0.0, theta))[empty]
     least = 1e-13 * laplacians.degrees[empty] + 1e-300  # where no edge leads to strata with records

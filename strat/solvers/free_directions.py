@@ -1,6 +1,6 @@
 """The directions in which a prox moves, as a projection, and the curvature of the regularizer along them.
 
-They follow from the Jacobian of the prox, which is taken by differences. It is symmetric with eigenvalues in [0, 1]. Where an
+They follow from the Jacobian of the prox, by finite differences. It is symmetric with eigenvalues in [0, 1]. Where an
 eigenvalue is 0 the point does not move (a zero of the l1 norm, an active bound, the normal of a face); where it is s > 0 the
 regularizer has the curvature (1/s - 1)/t. Coordinates of different blocks are probed together, so that a separable prox takes
 two calls.
@@ -11,7 +11,7 @@ import numpy as np
 from strat.oracles.prox_base import BlockProx
 
 STEP, SHORT = 1e-5, 1e-8  # relative steps of the differences, and near a kink
-JUMP = 1e-3  # slopes on both sides that differ by more than this are those of a kink
+JUMP = 1e-3  # one-sided slopes that differ by more than this indicate a kink
 FREE = 1e-6  # a direction with a smaller slope does not move
 
 
@@ -20,7 +20,7 @@ class FreeDirections:
 
     Where coordinates are free or pinned as a whole, as for bounds, l1 and group norms, the projection is `mask` (K, n);
     elsewhere `mask` is None, and the columns of `vectors` (K, n, n) that `free` (K, n) marks span the free directions.
-    `curvature` is (K, n, n), or (K, n) where it is diagonal. `kinks` (K,) are the strata that lie on a kink, so that only
+    `curvature` is (K, n, n), or (K, n) where it is diagonal. `kinks` (K,) marks the strata that lie on a kink, where only
     one-sided derivatives exist.
     """
 
@@ -35,7 +35,7 @@ class FreeDirections:
 
     @classmethod
     def of(cls, prox, v, t):
-        """Those of ``prox(v, t)``, v (K, n) and t (K,)."""
+        """The free directions of ``prox(v, t)``, v (K, n) and t (K,)."""
         if getattr(prox, "diagonal", None) is not None:  # a ridge
             return cls.everywhere(*v.shape, prox.diagonal)
         J, kinks = _jacobian(prox, v, t)
@@ -55,7 +55,7 @@ class FreeDirections:
         return x * self.mask if self.mask is not None else times(self._matrix, x)
 
     def restricted(self, blocks, outside, part=slice(None)):
-        """Matrices (K, n, n) of a part of the strata on the free directions, with `outside` (K,) on the others' diagonal."""
+        """Matrices (K, n, n) of some strata restricted to the free directions, with `outside` (K,) on the others' diagonal."""
         if self.all:
             return blocks
         outside = outside[:, None]
@@ -76,7 +76,7 @@ def times(matrices, x):
 
 def _jacobian(prox, v, t):
     """J at v, (K, n, n) or (K, n) where it is diagonal, and the strata on a kink (K,)."""
-    # Where coordinates are probed (n,), and each coordinate's block (n, longest), -1 beyond its end.
+    # The probe in which each coordinate moves (n,), and the coordinates of its block (n, longest), padded with -1.
     n = v.shape[1]
     groups = prox.ties(n) if isinstance(prox, BlockProx) else [list(range(n))]
     position, mates = np.zeros(n, dtype=np.intp), np.full((n, max(map(len, groups))), -1)
@@ -100,7 +100,7 @@ def _jacobian(prox, v, t):
 
 
 def _differences(prox, v, t, step, position, mates):
-    """Columns (K, n, longest) of the Jacobian within blocks, and the largest difference of both sides (K,)."""
+    """Columns (K, n, longest) of the Jacobian within blocks, and the largest difference of one-sided slopes (K,)."""
     centre, longest = prox(v, t), mates.shape[1]
     jacobian, jump = np.zeros((*v.shape, longest)), np.zeros(len(v))
     for r in range(longest):

@@ -14,18 +14,18 @@ from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 from strat.solvers.result import Result
 
 DECREASE = 1e-4  # z is accepted if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
-HEAVY = 1e-4  # damping of Newton steps above which theta that is behind does not catch up
-FAR, LATE = 1e3, 5  # nor after so many steps that gain next to nothing with theta so far behind
-LITTLE = 1e-9  # share of F that is next to nothing
+HEAVY = 1e-4  # with more damping of Newton steps, theta does not catch up where it is behind
+FAR, LATE = 1e3, 5  # nor after LATE steps with little gain, if the residual of theta is FAR times that of W
+LITTLE = 1e-9  # a gain of at most this share of F is little
 BEHIND = 30.0  # theta is behind W where its residual is this many times that of W
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
 STEPS = 3, 7  # least iterations between two Newton steps where theta is behind, and elsewhere
-DENSE = 25  # edges a stratum, above which a cone program of the whole graph costs more than many proxes
+DENSE = 25  # edges per stratum above which a cone program of the whole graph costs more than many proxes
 CHEAP = 0.25  # weight in `apart` of iterations whose prox a `Splitting` computes
-VIOLATED = 1e-12  # share of F, of rounding in constraints, which lowers it to first order
+VIOLATED = 1e-12  # share of F by which rounding error in the constraints may change it (to first order)
 TRIALS = 60  # most steps tried from one point
-SHORT = 1e-5  # share of a Newton step in the weights below which steps make no headway
+SHORT = 1e-5  # steps in the weights below this share of a Newton step make no progress
 
 
 class JointSteps(Algorithm):
@@ -36,8 +36,8 @@ class JointSteps(Algorithm):
     rises above its model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
     taken from x without momentum (the point v of the paper, computed only where it is needed). Momentum is dropped
     where it points uphill. Every few iterations one proximal Newton step in theta follows for the current W; it is
-    accepted if it lowers F, and is tried more rarely where it gains little. Where the prox is a cone program there is none, and
-    `apart` counts how often theta was far behind W when one was due.
+    accepted if it lowers F, and is tried more rarely where it gains little. Where the prox is a cone program there are no
+    Newton steps, and `apart` counts how often theta was far behind W when one would have been due.
     """
 
     saved = (
@@ -71,7 +71,7 @@ class JointSteps(Algorithm):
         self.rejected = 0 if taken else self.rejected + 1
         if taken:
             self.t = 1.0 if self.uphill else max(t, 1.618)
-            # x is a whole point at all times, as Ctrl-C may come in between.
+            # x is a consistent point at all times, as Ctrl-C may interrupt anywhere.
             self.x, self.z, self.differentiated = self.z, self.x, False
             self.theta_[...] = self.z.theta
             if self.problem.learned:
@@ -85,7 +85,7 @@ class JointSteps(Algorithm):
             self.apart, self.wait = self.apart + behind * weight, self.often
         elif due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
             self.x, self.z, self.differentiated = self.z, self.x, False
-            # The momentum of W goes on.
+            # The momentum of theta is dropped, and that of W is kept.
             self.theta_[...] = self.x.theta
             self.rejected, self.theta_estimate = 0, 0.0
         self.stalled = self.rejected >= 3
@@ -116,14 +116,14 @@ class JointSteps(Algorithm):
         return lower
 
     def _move_theta(self, point):
-        """Set z to (the theta of a point with the W of x, that W); return whether F is not higher there."""
+        """Set z to the theta of a point and the W that it shares with x; return whether F is no higher there."""
         x, z, lower = self.x, self.z, False
         swap_graphs(x, z)
         try:
             z.take(point)
             lower = z.objective <= x.objective + min(x.noise, z.noise)
             z.objective = min(z.objective, x.objective)
-        finally:  # x is a whole point again, also after Ctrl-C
+        finally:  # x is a consistent point again, also after Ctrl-C
             if not lower:
                 swap_graphs(x, z)
         return lower
@@ -166,13 +166,13 @@ class JointSteps(Algorithm):
         z.add_regularizer()
         blur = noise + VIOLATED * abs(z.smooth) * self.by_cones
         fall = x.objective - z.objective
-        # F cannot tell very small steps apart: trust the model.
+        # Rounding hides how F changes over a very small step: trust the model.
         if not fall >= (-blur if bound <= 10 * blur else DECREASE * bound):
             return False
         z.objective = min(z.objective, x.objective)
         uphill = float(strata.curvature @ np.vecdot(strata.move, z.theta - x.theta))
         self.uphill = uphill + (metric.uphill if learned else 0.0) < 0
-        # The residual of x, estimated by the sizes of the steps from y, which costs next to nothing.
+        # An estimate of the residual of x by the sizes of the steps from y, at almost no cost.
         self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / y.size
         if learned:
             self.w_estimate = metric.size / metric.scale
@@ -191,7 +191,7 @@ class JointSteps(Algorithm):
             if w_rest > 0.5 * metric.square + noise:
                 metric.shrink(0.5 * metric.square / w_rest)
                 return False, True
-            # Twice what the model leaves to the Laplacian is `graph_square`; below it only the product of both moves is too much.
+            # The model allows the Laplacian half of `graph_square`. If theta's move needs less, the interaction is at fault.
             both = y.laplacians.energy(strata.move) <= 0.5 * strata.graph_square + noise
         if both:
             metric.shrink(0.6)
@@ -205,13 +205,13 @@ class JointSteps(Algorithm):
             return None
         residual = self.differentiate_x().residual()
         if residual["theta"] > tol >= residual["W"]:
-            self.wait, self.late = 0, LATE  # the estimate does not see what theta lacks
+            self.wait, self.late = 0, LATE  # the estimate misses much of theta's residual
         self.trust = float(np.clip(max(residual.values()) / max(estimate, 1e-300), 0.2, 5.0))
         return residual
 
 
 def swap_graphs(a, b):
-    """Exchange what two points know about W, factorisation included."""
+    """Exchange the attributes of two points that depend on W, including the factorisation."""
     of_a, of_b = ({name: vars(point)[name] for name in OF_W} for point in (a, b))
     vars(a).update(of_b)
     vars(b).update(of_a)
@@ -221,7 +221,7 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     """Minimise 1/2 sum_e w_e d_e(theta) + h(w) over the weights, from w or W0, to a W residual of `tol`; return a Result."""
     given, h = Quadratic(np.zeros(1), np.zeros((1, problem.n))), problem.graph_regularizer
     given.prox, given.hessian_operator = lambda v, t, start: theta.copy(), None  # theta does not move
-    given.prox.costly = True  # it is that of all strata
+    given.prox.costly = True  # so that it is called once, for all strata
     fixed = JointProblem(given, given, h, problem.edges, problem.w0, problem.couple, problem.outside)
     if not hasattr(problem.graph_oracle(), "minimize"):
         return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, problem.w0 if w is None else w)

@@ -24,9 +24,9 @@ class MAPG(Solver):
     """Monotone accelerated proximal gradient in parameters and edge weights together.
 
     Without `step` it finds its own steps, never raises the objective, and takes a Newton step in theta every few
-    iterations where the loss has second derivatives. Where theta stays far behind W all the same, and where the
+    iterations where the loss has second derivatives. Where theta nevertheless stays far behind W, and where the
     regularizer has no prox in closed form and the graph is not dense, it fits theta and W in turn, as
-    ``AlternatingMinimization``. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
+    ``AlternatingMinimization`` does. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
 
     Parameters
     ----------

@@ -1,22 +1,22 @@
-"""The diagonal metrics of MAPG: how far each stratum and each edge may move, learned from the steps before."""
+"""The diagonal metrics of MAPG: how far each stratum and each edge may move, learned from previous steps."""
 
 import math
 
 import numpy as np
 
-# The next curvature is this many times the one that was met, and at least this share of the last one. With more of
-# both, fewer steps are tried twice, but all are shorter.
+# The next curvature is RAISED times the measured one, and at least LEAST times the last one. If both are larger, fewer
+# steps have to be repeated, but all steps are shorter.
 RAISED, LEAST = 1.3, 0.6
 AGE = 10  # most iterations between two measurements of the edges' curvature
-FLATTEST = 1e-9  # least curvature of h: steps along a line would be rounding
+FLATTEST = 1e-9  # least curvature of h: where h is linear, steps would be lost to rounding
 TINY, STEEPEST = 1e-300, 1e100  # least and most curvature: steps with more are 0
 
 
 class StrataMetric:
     """One number per stratum: curvature of its loss plus a multiple of its degree.
 
-    The loss part is raised where the losses rise above their quadratic models, and follows the curvature seen along the
-    steps otherwise. The Laplacian is below twice the degrees, so `share` = 2 is always safe; less is tried.
+    The loss part is raised where the losses rise above their quadratic models, and otherwise follows the curvature
+    measured along the steps. The Laplacian is below twice the degrees, so `share` = 2 is always safe; less is tried.
     """
 
     def __init__(self, problem, x, curvature=None):
@@ -51,12 +51,12 @@ class StrataMetric:
         self.graph_square = self.square - 2 * loss_rest
 
     def _seen(self):
-        """Curvature that the losses met along the last step."""
+        """Curvature of the losses, measured along the last step."""
         above = np.maximum(self._rest - 1e-14 * np.abs(self._losses), 0.0)
         return above / (0.5 * self.squares + TINY)
 
     def relax(self):
-        """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
+        """Let the metric follow the curvature measured along the last step, and lengthen the steps a little."""
         self.share = max(self.share / 1.05, 0.6)
         old = self.loss_curvature
         followed = np.minimum(np.maximum(RAISED * self._seen(), LEAST * old), 2 * old)
@@ -95,7 +95,7 @@ class EdgeMetric:
         self.size = np.linalg.norm(weighted) / self.length
 
     def shrink(self, ratio):
-        """Take shorter steps: `ratio` is what the model allows over what was met."""
+        """Shorten the steps: `ratio` is the rise that the model allows over the rise that occurred."""
         self.length *= min(max(0.8 * ratio, 0.25), 0.7)
 
     def relax(self, ratio):
@@ -107,7 +107,7 @@ class EdgeMetric:
 def _curvature(loss, theta):
     """Curvature of every stratum's loss, from power iterations on its Hessian or one difference of gradients.
 
-    Where the loss is linear, as Huber's is far from its target, it is what makes the first step about as long as theta.
+    Where the loss is linear, as Huber's is for large residuals, it is chosen to make the first step about as long as theta.
     """
     v = np.random.default_rng(0).standard_normal(theta.shape)
     v /= np.linalg.norm(v, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Linear systems of a given graph: Newton's equations, the Laplacian plus a multiple of the identity; interior points by them."""
+"""Linear systems of a given graph: Newton's equations, and the Laplacian plus a multiple of the identity."""
 
 from functools import partial
 
@@ -9,19 +9,19 @@ from strat.oracles.interior_point import InteriorPoint, kinked_and_quadratic
 from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.preconditioner import Preconditioner
 
-# Degrees over curvatures that hide these by rounding, a share of degrees that is nothing then, and most components.
+# Ratio of degrees to curvatures above which rounding hides the latter, a negligible share of such degrees, and most components.
 STRONG, HELD, MOST_APART = 1e6, 1e-10, 500
-BLOCKS = 2**27  # numbers up to which the Hessians' blocks are formed
-COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that change from step to step
+BLOCKS = 2**27  # most numbers in the Hessians' blocks, if these are formed
+COUPLED = 64  # most parameters per stratum for which coupled strata form new blocks at every step
 ONCE = 16  # the same for a system of a single step
-DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
+DIRECT = 100  # most parameters per stratum for which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps
-# Degrees over the mean curvature below which a residual hides what edges alone determine. Solutions are then exact to LEFT times
-# the share of the residual that is left, and to FORCED at least.
+# Ratio of degrees to the mean curvature below which a small residual hides errors in what edges alone determine. The relative
+# error of solutions is then at most LEFT times the relative residual, and at most FORCED.
 FAINT, LEFT, FORCED = 1e-4, 100.0, 0.1
 DEFINITE = 1e-13  # share of every diagonal entry that keeps the equations definite without records
 DAMPING = 1e-9  # the same in an interior point method
-EXACT = 1e-11  # relative residual of a solution of `GraphSystem` by an exact factorisation
+EXACT = 1e-11  # a solution of `GraphSystem` by its factor needs no refinement if its relative residual is at most this
 REDUCED = 1e-10  # reduction of the residual by conjugate gradients otherwise
 
 
@@ -29,8 +29,8 @@ class NewtonSystem:
     """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the curvature of the regularizer there.
 
     Conjugate gradients solve the system, in one step where the preconditioner is the inverse. Without edges (`coupled` is
-    False) every stratum is solved directly. `once`: the system is for a single step, for which large blocks of the Hessians
-    of coupled strata do not pay.
+    False) every stratum is solved directly. `once`: the system is for a single step, for which forming large Hessian blocks
+    of coupled strata does not pay.
     """
 
     def __init__(self, problem, w, degrees, once=False):
@@ -45,7 +45,7 @@ class NewtonSystem:
         degrees = self.laplacians.degrees
         self._least = np.min(degrees, where=degrees > 0, initial=np.inf)
         self.preconditioner = Preconditioner(self.laplacians)
-        self._work = np.empty((3, self.K, self.n))  # no memory before conjugate gradients write to it
+        self._work = np.empty((3, self.K, self.n))  # takes no memory until conjugate gradients write to it
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
@@ -64,7 +64,7 @@ class NewtonSystem:
         return self._mean
 
     def take(self, blocks):
-        """Take the given blocks (K, n, n) for the Hessian's; they are overwritten unless they are read-only."""
+        """Use the given blocks (K, n, n) as the Hessian's; they may be overwritten unless they are read-only."""
         self._blocks, self._operator = blocks, None
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
@@ -77,9 +77,9 @@ class NewtonSystem:
         return size if size is not None and size.any() else None
 
     def set(self, free, ridge=0.0, share=DEFINITE):
-        """Take the free directions with the curvature C, and what is added to the Hessian's diagonal: a ridge (K,) and a share.
+        """Set the free directions with their curvature C, and add a ridge (K,) and a share of each entry to the diagonal.
 
-        The share is of each entry: in raw units one number for all coordinates would hide the edges and curvatures of some.
+        In raw units, the same addition to all coordinates would hide the edges and curvatures of some of them.
         """
         blocks, degrees, mean = self._blocks, self.laplacians.degrees, self._mean[:, None]
         own = np.broadcast_to(mean, degrees.shape) if blocks is None else np.einsum("kaa->ka", blocks)
@@ -105,15 +105,15 @@ class NewtonSystem:
         if self.coupled:
             ready = self._with_common if self.strong else self.preconditioner.prepare
             self._precondition = ready(self._matrices, self._diagonal, diagonal, free)
-            if self.preconditioner.rest:  # products do without the blocks, which hold their inverses now
+            if self.preconditioner.rest:  # products do not need the blocks, which now hold their inverses
                 self._blocks = self._matrices = self._diagonal = None
         else:
             self._precondition = partial(np.multiply, 1 / diagonal)
 
     def _with_common(self, blocks, added, diagonal, free):
-        """A preconditioner that is exact where the strata of a component move as one, and there the edges are not felt.
+        """A preconditioner that is exact for common moves of all strata of a component, which the edges do not affect.
 
-        Z sets the common numbers, A Z = H Z, and E = Zᵀ H Z: then r -> Q + (1 − Z E⁻¹ (H Z)ᵀ) M⁻¹ (r − H Q), Q = Z E⁻¹ Zᵀ r.
+        Z spans the common moves, so A Z = H Z. It is r -> Q + (1 − Z E⁻¹ (H Z)ᵀ) M⁻¹ (r − H Q), E = Zᵀ H Z, Q = Z E⁻¹ Zᵀ r.
         """
         component = self.laplacians.components
         number, H = component.max() + 1, blocks + added[:, :, None] * np.eye(self.n)
@@ -175,19 +175,19 @@ class NewtonSystem:
             product, lambda r: project(precondition(r)), b, tolerance, MOST, self._work, rest, share
         )
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
-            self._uses_blocks = True  # from the next Hessian on: its diagonal alone is not a preconditioner
+            self._uses_blocks = True  # from the next Hessian on: its diagonal alone preconditions poorly
         return d
 
 
 class GraphSystem:
-    """(G(w) diag(couple) + 2 rho I) x = b, by one factor for every rho, refined where that is approximate."""
+    """(G(w) diag(couple) + 2 rho I) x = b, by a factor for each rho, refined where the factor is approximate."""
 
     def __init__(self, problem, w):
         self.laplacians = problem.laplacians(w)
         self.preconditioner, self.rho = Preconditioner(self.laplacians), None
 
     def solve(self, b, rho, start):
-        """Solution x, b (K, n); `start` is near it."""
+        """Solution x for b (K, n); `start` is a point near x."""
         if rho != self.rho:
             self.rho, self._near = rho, self.preconditioner.by_graph(np.full(b.shape, 2 * rho))
 
@@ -209,7 +209,7 @@ def kinks_of(system):
 
 
 def among_kinks(system, rows, rest, point, tol):
-    """Theta at the minimum of such a problem by an `InteriorPoint`, from a point on, as far as a gradient of norm tol."""
+    """The minimiser theta of a problem with `kinks_of`, by an `InteriorPoint` from a point, to a gradient of norm tol."""
     problem, theta = system.problem, point.theta
     slope = point.theta_gradient + problem.regularizer_slope(theta)
     slope = slope - rows.back(rows.slopes(rows.arguments(theta)))
@@ -225,10 +225,10 @@ def among_kinks(system, rows, rest, point, tol):
 
 
 def conjugate_gradients(product, precondition, b, tolerance, most, work, rest=None, share=0.0):
-    """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps.
+    """Approximate solution of product(x) = b, b (K, n), with a residual of norm `tolerance`, in `most` steps at most.
 
-    With a `share` the preconditioned residual, which estimates the error, is at most this share of x, too. Where the product
-    is that with M plus `rest`, M⁻¹ the preconditioner, M p follows from M M⁻¹ r = r. `work` is memory (3, K, n).
+    With a `share` the preconditioned residual, which estimates the error, is at most this share of x, too. Given `rest`, the
+    matrix is M + rest, M⁻¹ being the preconditioner, and M p follows from M M⁻¹ r = r. `work` is memory (3, K, n).
     """
     x, (r, p, Mp), rho = np.zeros_like(b), work, 1.0
     r[...], p[...], Mp[...] = b, 0.0, 0.0

@@ -11,11 +11,11 @@ from strat.solvers.free_directions import times
 
 SPREAD = 16.0  # coordinates whose curvatures differ by a smaller factor share one factorisation
 WIDE = 200  # mean entries in a column of a sparse factor up to which it pays
-# Median of degree over curvature, for each neighbour, up to which blocks (or diagonals) are the better preconditioner:
-# a graph of many neighbours mixes well.
+# Median ratio of degree to curvature, per neighbour, up to which blocks (or diagonals) are the better preconditioner:
+# a graph with many neighbours mixes well.
 WEAK = 2.5, 0.125
 ALL_PAIRS = 2.0, 0.5  # the same where all pairs are candidates, whatever the number of neighbours
-#: Eigenvalues of a block with unit diagonal that are small, and those that are 0.
+#: Eigenvalues of a block with unit diagonal below which they count as small, and as 0.
 CORRELATED, NULL = 1e-5, 1e-13
 SIMILAR = 0.5  # factors serve again while the shift changes by less than this share
 LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
@@ -28,10 +28,10 @@ class Preconditioner:
     """Approximate inverse of G(w) diag(couple) + blocks.
 
     Each group of coordinates of equal coupling p and similar curvature s has one factorisation, of p G(w) + diag(s_k), which
-    treats strong edges exactly. Where edges are weak, or where the graph would fill the factor in any order, the strata's blocks
-    with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are a good approximation of
-    its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself, up to rounding, and `exact` is True.
-    `rest` gives the products with what the matrix has beyond the blocks that were inverted; it is None elsewhere.
+    treats strong edges exactly. Where edges are weak, or where the graph would fill the factor in any order, the strata's
+    blocks with their degrees are inverted instead: a graph that fills the factor mixes well, so that its degrees approximate
+    its Laplacian well. On a chain or another narrow graph a banded factor gives the inverse up to rounding; `exact` is True.
+    `rest` multiplies by the part of the matrix outside the inverted blocks; it is None if no blocks were inverted.
     """
 
     def __init__(self, laplacians):
@@ -40,11 +40,10 @@ class Preconditioner:
         self.shift, self._factors = np.zeros((0, 0)), []
 
     def prepare(self, blocks, bend, diagonal, free):
-        """Function r -> about the solution, (K, n) to (K, n), with the `blocks` (K, n, n), or None, plus `bend` (K, n) of the
-        strata.
+        """Function r -> approximate solution, (K, n) to (K, n), for `blocks` (K, n, n) or None, plus diagonals `bend` (K, n).
 
-        `diagonal` (K, n), positive, is that of both, and the solution lies in the FreeDirections `free`. Where there is a
-        `rest`, blocks that are not read-only hold their inverses afterwards.
+        `diagonal` (K, n), positive, is that of the sum, and the solution lies in the FreeDirections `free`. If `rest` is set,
+        blocks that are not read-only hold their inverses afterwards.
         """
         self.exact, self.rest = False, None
         narrow = blocks is not None and free.mask is not None and self._is_narrow
@@ -52,7 +51,7 @@ class Preconditioner:
             self.exact = True
             return exact
         limit = WEAK[blocks is None] * 2 * self.edges.count / self.edges.K
-        if self.edges.all_pairs:  # of all pairs few may have a weight
+        if self.edges.all_pairs:  # few of the pairs may have a positive weight
             limit = ALL_PAIRS[blocks is None]
         weak = 2 * np.count_nonzero(self.graph <= limit * diagonal) > diagonal.size
         # Where all weights are equal, what the blocks leave out has rank n.
@@ -74,7 +73,7 @@ class Preconditioner:
     def _is_narrow(self):
         """Whether a banded factor costs less than conjugate gradients do."""
         edges, n = self.edges, self.laplacians.n
-        if edges.count**2 * n > CHEAP * edges.K**2:  # no order could do
+        if edges.count**2 * n > CHEAP * edges.K**2:  # too wide in any order
             return False
         width = edges.band[1]
         return width > 0 and width**2 * n <= CHEAP and edges.K * n * (width * n + 1) <= LARGEST
@@ -106,7 +105,7 @@ class Preconditioner:
 
     def by_graph(self, diagonal):
         """Inverse of G(w) diag(couple) + diag(about `diagonal`), (K, n), from one factor for every group of coordinates."""
-        # Coordinates of like coupling, whose mean curvatures differ by less than SPREAD, make a group.
+        # Coordinates of equal coupling whose mean curvatures differ by a factor of at most SPREAD form a group.
         size, kind, groups = diagonal.mean(axis=0), self.laplacians.kind, []
         for c in np.lexsort((size, kind)):
             if not groups or kind[c] != kind[groups[-1][0]] or not size[c] <= SPREAD * size[groups[-1][0]]:
@@ -117,7 +116,7 @@ class Preconditioner:
         shift = np.stack(shift, axis=1)
         if shift.shape != self.shift.shape or np.any(np.abs(shift - self.shift) > SIMILAR * self.shift):
             self.shift, self._factors = shift, []
-        if not self._factors:  # after a restart only the shift is known
+        if not self._factors:  # after a restart from a checkpoint only the shift is known
             self._factors = [self._factor(s, c[0]) for c, s in zip(groups, self.shift.T, strict=True)]
         factors = self._factors
         if len(groups) == 1:
@@ -132,8 +131,8 @@ class Preconditioner:
         return solve
 
     def _by_correlations(self, blocks, bend):
-        """`by_graph` in directions in which the mean block and `couple` are diagonal; None where the block nearly is."""
-        # Columns far from 0 for their spread are strongly correlated with the intercept.
+        """`by_graph` in directions that make the mean block and `couple` diagonal; None if the block is well conditioned."""
+        # Columns that are far from 0 relative to their spread are strongly correlated with the intercept.
         mean = blocks.mean(axis=0) + np.diag(bend.mean(axis=0))
         scale = 1 / np.sqrt(np.maximum(mean.diagonal(), 1e-300))
         mean = scale[:, None] * mean * scale
@@ -160,7 +159,7 @@ class Preconditioner:
 
     def _factor(self, shift, c):
         factor = None
-        with suppress(np.linalg.LinAlgError, RuntimeError):  # not definite to rounding
+        with suppress(np.linalg.LinAlgError, RuntimeError):  # not positive definite up to rounding
             factor = self.laplacians.solver(c, shift)
         self.factorizations += factor is not None
         return factor or (lambda r: r / shift[:, None])

@@ -10,7 +10,7 @@ SECONDS = 2.0  # between two log lines
 
 @contextmanager
 def listening(verbose, stream=True):
-    """Let the logger "strat" let information through inside, if `verbose`; with `stream` to stderr where nobody listens."""
+    """If `verbose`, let the logger "strat" pass INFO messages inside; with `stream`, to stderr if it has no handler."""
     level, handler = logger.level, None
     if verbose and not logger.isEnabledFor(logging.INFO):
         logger.setLevel(logging.INFO)
@@ -51,7 +51,7 @@ class Progress(ExitStack):
             self.step(state.iteration, f"{text}  {state.seconds:.1f} s")
 
     def step(self, done, text):
-        """Report that some steps are done, the last as the text says."""
+        """Report that `done` steps are complete, with a text on the last."""
         if not self.verbose:
             return
         if self.bar is not None:

@@ -19,12 +19,12 @@ class NewtonCG(Solver):
 
     Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed (zeros of
     an l1 norm, active bounds, groups), and then a Newton step in the free directions; with a ridge alone there is nothing to
-    settle, and the Newton step is all of it. The Newton equations are solved by conjugate gradients, preconditioned by a sparse
-    factor of the graph's Laplacian plus the strata's mean curvature, or by the strata's blocks where edges are weak; on a chain
-    and other narrow graphs by one banded factor; strata that nothing couples are solved directly. The objective never rises.
-    Least squares without a nonsmooth regularizer takes one or two steps; smoothed kinks (pinball, hinge) with a quadratic
-    regularizer take an interior point method for its first. Where the regularizer has no prox in closed form, every step is a
-    cone program, as those of ``Cone``.
+    settle, and the iteration is only the Newton step. The Newton equations are solved by conjugate gradients, preconditioned
+    by a sparse factor of the graph's Laplacian plus the strata's mean curvature, or by the strata's blocks where edges are weak;
+    on a chain or another narrow graph by one banded factor; strata without edges are solved directly. The objective never rises.
+    Least squares without a nonsmooth regularizer takes one or two steps; for smoothed kinks (pinball, hinge) with a quadratic
+    regularizer, the first Newton step is an interior-point fit. Where the regularizer has no prox in closed form, every step
+    is a cone program, as in ``Cone``.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ JOINT_FORCING = 0.03  # the same within the joint iteration, where Newton steps 
 REDUCED = 0.1  # a step without a gradient step before it leaves at most this share of the gradient,
 SUFFICIENT = 0.3  # or lowers F by this share of its slope along the step (a quadratic falls by one half)
 EXACT = 1e-10  # share by which a quadratic's fall may differ from its model's
-IDLE = 4  # iterations without a gain that are a stall
+IDLE = 4  # iterations without a gain after which the method has stalled
 
 
 class ProximalNewton(Algorithm):
@@ -134,12 +134,12 @@ class ProximalNewton(Algorithm):
         p.differentiate()
         self.t = 1 / metric.curvature
         self.v = x.theta - self.t[:, None] * x.theta_gradient
-        # A ridge has a slope, which the difference would lose to rounding in raw units.
+        # The slope of a ridge is computed directly: in raw units, rounding would spoil the difference.
         ridge = self.bend is not None
         self.u = self.problem.regularizer_slope(p.theta) if ridge else (self.v - p.theta) / self.t[:, None]
         theta, reached = self._newton_step(self._values(p))
         worse = ~(reached <= before + noise)[self.part]
-        theta[worse] = x.theta[worse]  # rounding: these parts stay
+        theta[worse] = x.theta[worse]  # these parts rose, by rounding, and stay where they were
         if not np.array_equal(z.theta, theta):  # as a rule z is the last point tried
             z.theta[...] = theta
             z.move_theta()
@@ -192,14 +192,14 @@ class ProximalNewton(Algorithm):
         return np.bincount(self.part, strata + point.energies)
 
     def _noise(self, point):
-        """Rounding error to expect in F of every part, that of affine images whose terms cancel among it."""
+        """Rounding error to expect in F of every part, including that of affine images whose terms cancel."""
         theta = self.problem.scaled(self.problem.centred(point.theta))
         strata = np.abs(point.losses) + 0.02 * point.degrees * np.vecdot(theta, theta)
         strata += 0.1 * np.sqrt(self.strata_metric.loss_curvature * np.vecdot(point.theta, point.theta))
         return 1e-14 * np.bincount(self.part, strata) + 1e-16 * (1 + abs(point.objective))
 
     def _newton_step(self, values):
-        """The Newton step from p as far as F falls: theta, and F of every part there; `values` is F at p."""
+        """Newton step from p, as long as F falls: returns theta and F of every part there; `values` is F at p."""
         theta, reached = self.p.theta.copy(), values.copy()
         self.polished = self.exact = False
         if self.fresh and (kinks := kinks_of(self.system)):
@@ -227,7 +227,7 @@ class ProximalNewton(Algorithm):
             if not waiting.any():
                 break
         self.exact = bool(whole.all()) and self.quadratic
-        # Lean towards short steps where long ones failed, as along a valley with kinks.
+        # Damp more where the whole step failed, such as along a valley with kinks.
         self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0)[self.part], RIDGE, MOST_DAMPING)
         return theta, reached
 
@@ -261,13 +261,13 @@ class ProximalNewton(Algorithm):
         return d, times(free.curvature, d)
 
     def _ridge(self, point, metric):
-        """What is added to the Hessian at a point (K,), where the system takes it: a share of its mean curvature."""
+        """Let the system take the Hessian at a point; return the ridge (K,) to add, a share of its mean curvature."""
         mean = self.system.measure(point.theta)
         flat = mean <= FLAT * metric
         return np.where(flat, 0.01 * metric, (self.damping - RIDGE) * mean)
 
     def _accuracy(self, b, point, smooth):
-        """Residual to leave in Newton's equations: as much as their model errs (Eisenstat and Walker 1996, choice 2)."""
+        """Residual allowed in Newton's equations: about the error of their model (Eisenstat and Walker 1996, choice 2)."""
         size, last = np.linalg.norm(b), self.size
         self.size = size
         forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing
@@ -276,7 +276,7 @@ class ProximalNewton(Algorithm):
         return goal if exact else max(forcing * size, min(goal, self.forcing * size))
 
     def _points(self, length, d, bend):
-        """The points to try at a length: up to the kinks and, where there are some in the way, beyond them."""
+        """The points to try at a length: one that stops at kinks, if any are in the way, and one that crosses them."""
         target = self.p.theta + length * d
         far = np.abs(d).max(axis=1) / (np.abs(self.u).max(axis=1) + 1e-300)
         far = np.clip(far, self.t, LONGEST * self.t)

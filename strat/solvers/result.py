@@ -16,9 +16,9 @@ class Result(Shown):
     status : {"converged", "early_stopped", "max_iter", "time_limit", "interrupted"}
         Why the solver stopped.
     iterations : int
-        How many.
+        Number of iterations.
     objective : float
-        Recomputed from the returned point; of the true loss where the loss was smoothed.
+        Recomputed at the returned point, with the true loss where the loss was smoothed.
     parts : dict
         The objective's terms: loss, regularizer, laplacian, graph.
     residual : dict
@@ -61,7 +61,7 @@ class Result(Shown):
 
     @property
     def smoothing_bound(self) -> float | None:
-        """How far the true objective is at most above its minimum at this graph; None without smoothing.
+        """A bound on how far the true objective is above its minimum at this graph; None without smoothing.
 
         A Moreau envelope is nowhere above its function, so the smoothed minimum is a lower bound of the true one.
         """

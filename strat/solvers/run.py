@@ -17,18 +17,18 @@ from strat.solvers.units import Units
 
 #: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
-#: Nor has one, it seems, that fell below 0 by so many times its size at the start, where no step lowers it further.
+#: One that fell below 0 by this many times its size at the start, and that no step lowers further, seems unbounded too.
 FALLEN = 1e6
-#: Options that a resumed run may have otherwise: they say when it ends and what it tells.
+#: Options that may differ in a resumed run: they only say when it ends and what it reports.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
-#: Iterations without a visible fall of F, or of the residual to a share of the least one, that end a fit; with an exact model.
+#: Iterations without a visible fall of F (or of the residual to NEARER times its least) that end a fit; with an exact model.
 IDLE, IDLE_EXACT, NEARER = 500, 2, 0.9
 #: What a checkpoint holds of the loop itself.
 SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best_w")
 SAVED += ("best_key", "best_iteration", "moved_to")
-SLOW = 32  # iterations, a power of two, after which the edge of the loss's domain may have stopped a fit
+SLOW = 32  # iterations, a power of two, after which a fit may be stuck at the edge of the loss's domain
 APART = 3  # iterations with theta far behind a learned W, after which both are minimised in turn
-WRITTEN = 5_000_000  # most numbers in the records, or in the model's blocks, for which such a fit may go on by their cone program
+WRITTEN = 5_000_000  # most numbers in the records, or in the model's blocks, for which a stuck fit may try their cone program
 HIDDEN = 1e-6  # if a free intercept leaves less than this share of a parameter's curvature, the residual does not show it
 NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
 
@@ -99,12 +99,12 @@ class Run:
         except NoOracleError:
             if not (self.way or self.iteration):
                 raise
-            status, self.algorithm.stalled = "max_iter", True  # there is no better point than that before
+            status, self.algorithm.stalled = "max_iter", True  # the point before is the best there is
         except Lost as error:
             status, self.lost = "interrupted", error
         state = None
-        with suppress(Lost):  # then the last one that was written stays
-            state = self.checkpoint.path and self._state()  # proxes go on in the certificate
+        with suppress(Lost):  # then the last state that was written stays
+            state = self.checkpoint.path and self._state()  # taken now, as the certificate's proxes change it
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
@@ -160,9 +160,9 @@ class Run:
         return Centring(hessian_blocks(problem.loss, theta).mean(axis=0), free).left < HIDDEN
 
     def _stuck(self):
-        """What is to go on: "turns", or cone programs after a stall, many iterations, or at the edge of a domain.
+        """How to continue: by "turns", or by cone programs after a stall, after many iterations, or at the edge of a domain.
 
-        Edges and many iterations are looked for ever more rarely. Between narrow smoothed kinks, models are no better than steps.
+        The last two are checked ever more rarely. Between narrow smoothed kinks, quadratic models are no better than steps.
         """
         algorithm, loss, ways = self.algorithm, self.problem.loss, ()
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
@@ -177,7 +177,7 @@ class Run:
         return next((way for way in ways if self._may_go_on_by(way)), None)
 
     def _may_go_on_by(self, way):
-        """Whether the cone programs of the losses' quadratic model, or of the records, can be written and were not tried."""
+        """Whether cone programs of the losses' quadratic model, or of the records, can be written and are still untried."""
         problem, loss = self.units.problem, self.problem.loss
         if not self.solver.follows_edges or self.way == "records":
             return False
@@ -189,7 +189,7 @@ class Run:
         return small and has_cones(problem.loss) and has_cones(problem.regularizer)
 
     def _go_on_by(self, way):
-        """Let an algorithm go on that needs no small steps, or for "records" no derivatives."""
+        """Continue with an algorithm that needs no small steps or, for "records", no derivatives."""
         self.earlier = self.earlier or self.algorithm
         x, work = self.algorithm.x, self.algorithm.factorizations
         self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, way)
@@ -197,7 +197,7 @@ class Run:
         self.way = way
 
     def _change_units(self, theta, w):
-        """Go on in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
+        """Continue in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
         work, self.moved_to = self.algorithm.factorizations, theta
         self.units = Units(self.problem, theta, fitted=True)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
@@ -205,7 +205,7 @@ class Run:
         self.way, self.earlier, self.least = None, None, np.inf
 
     def _converged(self, residual):
-        """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
+        """Whether the residual is small, and the last iteration changed F little relative to its size and its change so far.
 
         Where the loss has huge gradients, as at a bound next to a pole, the relative residual is small far from any
         solution, and where the data are tiny it is small everywhere. The objective still falls there.
@@ -252,13 +252,13 @@ class Run:
         for name in saved.keys() & set(SAVED):
             value = saved[name]
             setattr(self, name, value if name in ("best_theta", "best_w", "moved_to") else value.tolist())
-        if way := self._stuck():  # a run that ended here had not asked
+        if way := self._stuck():  # the run that wrote this state may have ended before it checked this
             self._go_on_by(way)
 
     def _result(self, status):
         earlier, x = self.earlier, self.algorithm.x
         if status == "max_iter" and earlier and earlier.x.objective - x.objective <= x.noise:
-            self.algorithm = earlier  # whose residual is that of F
+            self.algorithm = earlier  # its residual is that of F itself
         x = self.algorithm.x
         theta, w = self._theta(), x.w.copy()
         best_counts = self.score or status == "interrupted" or not x.objective < np.inf
@@ -286,7 +286,7 @@ class Run:
         return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest() * self.units.worth}
 
     def _with_formula(self, theta, w):
-        """(w, residual) with the best W for theta where that is a formula and the residual allows it."""
+        """(w, residual), with the best W for theta where it has a closed form and the residual stays small enough."""
         problem, inside = self.problem, self.units.inside(theta)
         residual = self.algorithm.certificate(inside, w)
         if getattr(problem.graph_regularizer._oracle_class, "closed_form", False):
@@ -309,9 +309,9 @@ def _at_edge(problem, x):
     lengths = NEAR * size / (np.linalg.norm(slope, axis=1) + 1e-300)
     try:
         ahead = problem.prox(x.theta - lengths[:, None] * slope, lengths)
-    except NoOracleError:  # what was reached counts
+    except NoOracleError:  # without the prox, the edge cannot be tested
         return False
-    # The cones are asked for last, as they are written then.
+    # The cones are checked last, as checking them writes them.
     return bool(np.isinf(loss.value(ahead)).any()) and has_cones(loss)
 
 
@@ -329,6 +329,6 @@ def _warn(solver, result, algorithm):
     elif stalled:
         why = "no step lowers the objective further in double precision"
         way = "loosen tol, if the residual is good enough"
-    residual = max(result.residual.values())  # a small one does not count where F still falls
+    residual = max(result.residual.values())  # may be below tol where F still falls
     left = f"residual {residual:.1e} {'>' if residual > solver.tol else '<='} tol={solver.tol:g}"
     ConvergenceWarning.warn(f"{type(solver).__name__} stopped with {left}: {why}. You may {way}.")

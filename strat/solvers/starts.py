@@ -2,14 +2,14 @@
 
 The joint problem has many critical points; which one a solver reaches depends on the start. The starts are:
 
-* "default": the same as "zero", which reached the lowest objective most often in our trials.
+* "default": the same as "zero", which reached the lowest objective most often in trials.
 * "zero": theta is the regularizer's prox at 0 with step 1, in units of the columns where these are far from 1. Where the loss
   is not finite there, the stratum starts at the prox of loss plus regularizer. W = W0.
 * "separate": theta fitted without any graph, W = W0.
 * "lrsm": theta fitted for W = W0, which is kept.
 * "random": "zero" with noise of the size of the "lrsm" parameters.
-Where W0 is not in the domain of h (it misses a given sum of weights, or a degree is 0 that stands in a logarithm), W is
-the best graph for theta instead.
+Where W0 is not in the domain of h (its weights do not have a given sum, or a degree in a logarithm is 0), W is the best
+graph for theta instead.
 """
 
 import copy
@@ -38,14 +38,14 @@ ROUGH_ITERATIONS, ROUNDING = 50, 1e-12
 
 
 def default_solver(loss, learned, regularizer=None):
-    """The solver for a loss at the records, a graph that is learned or given, and a regularizer where it is known already."""
+    """The solver for a loss at the records, a graph that is learned or given, and a regularizer if it is known already."""
     if learned:
         return MAPG() if loss.has("value_and_gradient") else AlternatingMinimization()
     curved = loss.has("hessian_operator")
     closed = not getattr(getattr(regularizer, "prox", None), "costly", False)
     if curved and closed:
         return NewtonCG()
-    # The cones are asked for last, as they are written then.
+    # The cones are checked last, as checking them writes them.
     if curved or (not (closed and loss.has("value_and_gradient")) and has_cones(loss)):
         return Cone()
     return MAPG() if loss.has("value_and_gradient") else ADMM()
@@ -92,7 +92,7 @@ def solve(
             break
     if best.status == "converged" and problem.empty is not None:
         before = time.perf_counter()
-        with limit(), suppress(NoOracleError, OutOfTime):  # what was reached counts
+        with limit(), suppress(NoOracleError, OutOfTime):  # the best result so far is kept
             if problem.learned:
                 best = _again(problem, solver, best, score, started)
             fill(problem, best, solver.tol, default_solver)
@@ -103,12 +103,12 @@ def solve(
 
 
 def _again(problem, solver, first, score, started):
-    """The result of a joint fit, or that of another from there with all strata joined to records, if this is better."""
+    """The result of a joint fit, or of a second fit from there with all strata joined to records, if that is better."""
     theta = rejoined(problem, first)
     if theta is None:
         return first
     solver = copy.copy(solver)
-    solver.checkpoint = None  # that of the first
+    solver.checkpoint = None  # the first fit owns it
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         w = graph_step(problem, theta).w
         again = solver._run(problem, theta, w, score=score, init=first.init, started=started)
@@ -126,7 +126,7 @@ def _again(problem, solver, first, score, started):
 
 
 def point(problem, start, seed=0, limit=nullcontext):
-    """The starting point (theta, w) of a name or a dict; fits that give it run inside ``limit()``."""
+    """The starting point (theta, w) of a name or a dict; any fits that it takes run inside ``limit()``."""
     given = start if isinstance(start, dict) else {}
     name = "default" if isinstance(start, dict) else start
     if name not in NAMES:
@@ -135,7 +135,7 @@ def point(problem, start, seed=0, limit=nullcontext):
     if theta is None or np.isnan(theta).any():
         default = _theta(problem, name, seed, limit)
         theta = default if theta is None else np.where(np.isnan(theta), default, theta)
-    if "theta" in given:  # projected where it breaks constraints: F there may be lower than at the optimum
+    if "theta" in given:  # projected where it violates constraints, as F there may be below its minimum
         theta = np.array(theta, dtype=float)
         projected = problem.project(theta)
         theta = np.where(np.abs(projected - theta) > 1e-12 * (1 + np.abs(theta)), projected, theta)
@@ -166,8 +166,8 @@ def zero(problem):
         theta = units.outside(units.problem.prox(theta, 1.0))
     else:
         theta = problem.prox(theta, 1.0)
-    theta[np.abs(theta) * np.maximum(problem.sizes, 1.0) < ROUNDING] = 0.0  # or just inside, next to a pole
-    theta = theta if theta.any() else np.zeros(theta.shape)  # which takes no memory, as nobody writes to it
+    theta[np.abs(theta) * np.maximum(problem.sizes, 1.0) < ROUNDING] = 0.0  # else it may lie beside a pole
+    theta = theta if theta.any() else np.zeros(theta.shape)  # fresh zeros take no memory until written to
     return inside(problem, theta)
 
 
@@ -181,13 +181,13 @@ def _theta(problem, name, seed, limit):
     theta = zero(problem)
     if name in ("default", "zero"):
         return theta
-    # Roughly fitted, as far as time allows.
+    # A rough fit, as far as time allows.
     fixed = for_given_graph(problem, problem.edges.zeros() if name == "separate" else problem.w0)
     solver = default_solver(problem.loss, False, problem.regularizer)
     solver.set_params(tol=ROUGH, max_iter=ROUGH_ITERATIONS)
     with limit(), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         result = solver._run(fixed, theta, fixed.w0)
-    if result.status == "interrupted" and not result.notes:  # else the records are lost, as the fit will see
+    if result.status == "interrupted" and not result.notes:  # a note says that records are lost
         raise KeyboardInterrupt
     fitted = inside(problem, result.theta)
     if name != "random":

@@ -1,4 +1,4 @@
-"""Units in which a problem's numbers are near one: fits must not depend on those of columns, labels and weights."""
+"""Units in which a problem's numbers are near one, so that fits do not depend on those of columns, labels and weights."""
 
 import numpy as np
 
@@ -7,21 +7,21 @@ from strat.oracles.iterated_prox import ConeProx
 from strat.oracles.prox_base import BlockProx
 from strat.problem.joint_problem import JointProblem
 
-LOSSES = (1e-1, 1e6)  # that are taken as they are
+LOSSES = (1e-1, 1e6)  # a loss in this range needs no scaling
 APART = 1e3  # largest ratio of the units of coordinates that a closed prox ties together, and of F and h
 PERFECT = 1e-13  # relative change of parameters that changes the loss of a perfect fit
-FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
+FACTOR, TRIALS = 4.0, 150  # ratio of the parameters' sizes at which the loss is tried, and how many are tried
 
 
 class Units:
     """The problem F(unit · s) / worth in s, with powers of two as units, so that nothing is rounded.
 
     A coordinate's unit is one over the root mean square of its columns. Coordinates that the regularizer's prox ties together
-    share theirs; where they are too far apart, a cone program takes the place of the prox. Where the loss at the start is tiny or
-    huge, it is the unit of the objective, and the size at which parameters change it as much again is that of all parameters.
+    share a unit; where theirs are too far apart, a cone program takes the place of the prox. Where the loss at the start is
+    tiny or huge, it is the unit of the objective, and the size of parameters that changes it by as much again is their unit.
 
-    `theta` is the start, or else `fitted`, and its loss then says more than that at 0. `problem` is that in these units, or the
-    given one where its own will do; `unit` (n,) is that of every coordinate of theta, and `worth` that of the objective.
+    `theta` is the start, or a point near the solution (`fitted`), whose loss counts as it is. `problem` is the one in these units, or
+    the given one if its own units will do; `unit` (n,) holds the units of theta's coordinates, and `worth` is that of the objective.
     """
 
     def __init__(self, problem, theta, fitted=False):
@@ -38,8 +38,8 @@ class Units:
             self.by_cones = bool(np.any(tied > APART * sizes)) and problem.regularizer.has("cones")
             self.unit = 2.0 ** np.round(np.log2(1 / (sizes if self.by_cones else tied)))
         loss = self._loss(theta)
-        # A tiny loss may be that of a perfect fit, a huge one that of a start far off.
-        if not (fitted or LOSSES[0] <= loss <= LOSSES[1]):
+        # A tiny loss may be that of a perfect fit, a huge one that of a start far from the optimum.
+        if not LOSSES[0] <= loss <= LOSSES[1]:
             at_zero = self._loss(np.zeros(theta.shape))
             sizes = [size for size in (loss, at_zero) if size < np.inf] or [0.0]
             loss = max(sizes) if loss < LOSSES[0] else min(sizes)
@@ -58,7 +58,7 @@ class Units:
             self.problem = JointProblem(loss, r, h, problem.edges, problem.w0, couple, problem.outside)
 
     def outgrown(self, x):
-        """Whether the loss at a point is so far below that at the start that these units hide it, and not rounding alone."""
+        """Whether the loss at a point is hidden by these units, far below that at the start, but not mere rounding error."""
         if self.worth <= 1 or not abs(x.loss) < LOSSES[0]:
             return False
         theta = self.outside(x.theta)
@@ -69,7 +69,7 @@ class Units:
         return abs(float(np.sum(self.problem.loss.value(theta))))
 
     def _size(self, theta, loss):
-        """About the largest size of parameters, in units of their columns, that changes the loss by less than as much again."""
+        """Roughly the largest size of parameters, in units of their columns, that changes the loss by less than itself."""
         signs = np.where(np.random.default_rng(0).random(theta.shape) < 0.5, -1.0, 1.0) * self.unit
 
         def changes(size):
@@ -85,7 +85,7 @@ class Units:
         return theta / self.unit
 
     def steps(self, t):
-        """Steps (K,) of a prox as those of the user's: (K,), or (K, n) where they differ within a stratum."""
+        """Steps (K,) of a prox in the user's units: (K,), or (K, n) where the units differ within a stratum."""
         t = t[:, None] * (np.square(self.unit) / self.worth)
         return t[:, 0] if np.ptp(self.unit) == 0 else t
 
