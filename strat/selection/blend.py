@@ -1,4 +1,4 @@
-"""Blends of a stratified model with models that share strength across all strata in other ways."""
+"""Blends of a stratified model with models that borrow strength across strata in other ways."""
 
 import warnings
 from typing import Any
@@ -28,18 +28,18 @@ def blend(
 ) -> "Blend":
     """Blend a stratified model with other models: a weighted sum of their predictions on the scale of the loss.
 
-    Margins and log rates are added, not probabilities and rates. At fit, every model is fitted to every fold and predicts
-    the records that it holds out. These choose the weights of a stack; and where the blend's loss on them is not lower than
-    the best single model's, that model alone is kept. Then all models are fitted to all records.
+    Margins and log rates are added, not probabilities and rates. At fit, every model is fitted to the training records of
+    every fold and predicts the held-out ones. On these the weights of a stack are chosen; and where the blend's loss on them
+    is not lower than the best single model's, only that model is kept. Then all models are fitted to all records.
 
     Parameters
     ----------
     model : StratifiedModel
-        Declared with ``predict``, the number that its loss is a function of.
+        A model declared with ``predict``, the number that its loss is a function of.
     *others : estimators
         Regressors or classifiers of scikit-learn, as `strat.compare` takes them, or stratified models of the same data.
     weights : {"average", "stack"}
-        Equal weights, or those of at least 0 with the lowest loss on held-out records.
+        Equal weights, or the nonnegative weights with the lowest loss on held-out records.
     folds : int, splitter or iterable of pairs
         As in `strat.search`.
     guard : bool
@@ -50,13 +50,13 @@ def blend(
     Returns
     -------
     Blend
-        Not yet fitted: ``fit(*data, strata=z)``, then ``predict``, ``losses``, ``score``; `strat.compare` takes it.
-        ``weights_`` has one weight a model, ``losses_`` the cross-validated losses by name, ``models_`` the fitted models.
+        The blend, not yet fitted: ``fit(*data, strata=z)``, then ``predict``, ``losses``, ``score``; `strat.compare` takes it.
+        ``weights_`` has one weight per model, ``losses_`` the cross-validated losses by name, ``models_`` the fitted models.
 
     Raises
     ------
     OptionError
-        Where an argument has no meaning, or the loss is not a function of one prediction.
+        If an argument is not valid, or the loss is not a function of one prediction.
 
     References
     ----------
@@ -87,13 +87,13 @@ def blend(
 
 
 class Blend(ScoredByPrediction):
-    """A weighted sum of predictions of models; made by ``strat.blend``, which says what its parameters are."""
+    """A weighted sum of predictions of models; made by ``strat.blend``, where its parameters are described."""
 
     def __init__(self, models, weights="average", folds=5, guard=True, random_state=0):
         self.models, self.weights, self.folds = models, weights, folds
         self.guard, self.random_state = guard, random_state
 
-    #: Those of the first model, whose loss measures.
+    #: These are those of the first model, whose loss measures all.
     base = property(lambda self: self.models[0].base)
     strata = property(lambda self: self.models[0].strata)
     _values = property(lambda self: self.models[0]._values)
@@ -109,7 +109,7 @@ class Blend(ScoredByPrediction):
         def fitted(part):
             return [fit_within(clone(model), part.data, part.strata, part.weight) for model in models]
 
-        with warnings.catch_warnings(action="ignore"):  # the fits to all records say what is wrong
+        with warnings.catch_warnings(action="ignore"):  # the fits to all records warn instead
             for inside, outside in sample.splits(self.folds, self.random_state):
                 test, arrays = sample.part(outside), [a[outside] for a in records.arrays]
                 predicted = np.stack([prediction_of(m, test) for m in fitted(sample.part(inside))], axis=1)
@@ -119,7 +119,7 @@ class Blend(ScoredByPrediction):
         w = units.mean(axis=0)
         ways, alone = [w] * len(held), [_mean_loss(held, [unit] * len(held)) for unit in units]
         if self.weights == "stack":
-            # Each fold is measured with the weights that the others choose, so that the guard does not flatter them.
+            # Each fold is measured with weights chosen on the other folds, so that the guard's comparison is fair.
             ways = [_stacked(held[:k] + held[k + 1 :] or held) for k in range(len(held))]
             w = _stacked(held)
         both = _mean_loss(held, ways)
@@ -129,7 +129,7 @@ class Blend(ScoredByPrediction):
         return self
 
     def prediction(self, *data, strata=None):
-        """Predictions (N,) for all data arguments, of which the target is not used."""
+        """Predictions (N,) from all data arguments; the target among them is not used."""
         check_is_fitted(self, "weights_")
         part = Sample(list(self.models), (*data, strata), "predict").part()
         self._read(part.data, part.strata, "predict")
@@ -143,7 +143,7 @@ def _mean_loss(held, ways):
 
 
 def _stacked(held):
-    """The weights of at least 0 with the lowest mean loss over some folds."""
+    """The nonnegative weights with the lowest mean loss over some folds."""
     start = np.eye(held[0][1].shape[1]).mean(axis=0)
     options = {"bounds": [(0, None)] * len(start), "options": {"xatol": 1e-4, "fatol": 1e-9}}
     return minimize(lambda w: _mean_loss(held, [w] * len(held)), start, method="Nelder-Mead", **options).x

@@ -21,28 +21,28 @@ from strat.oracles.base import hessian_blocks
 from strat.records.archive import fingerprint
 
 MOST_COMPLETE = 500  # strata; with more, a complete graph would cost more than all other candidates
-#: Factors of its weight where a grid is given for the other models.
+#: Factors of the complete graph's weight, where a grid is given for the other models.
 COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
 
-#: One number of a search, log10 of a factor of some constants: `kind` is "scale", "regularizer" or "graph_regularizer", and
-#: `start` has the constants by full name, where the factor is 1.
+#: One coordinate of a search, log10 of a common factor of some constants: `kind` is "scale", "regularizer" or
+#: "graph_regularizer", and `start` has the constants by full name at factor 1.
 Axis = namedtuple("Axis", "kind start")
 
 
 @dataclass
 class Candidate:
-    """A model and the constants of it to choose: a row of the search's table."""
+    """A model and those of its constants that are to be chosen: a row of the search's table."""
 
     name: str
     model: object
     axes: list = field(default_factory=list)  # what a search varies
-    refines: object = None  # the candidate whose constants are special cases: its scan is this one's
+    refines: object = None  # the candidate that is a special case of this one, which shares its scan
     points: list | None = None  # the constants to try, in place of a search
-    each: bool = False  # whether every one of the points is a row of the table, not just the best
+    each: bool = False  # whether every point is a row of the table, not only the best
 
     def constants(self, x):
-        """The constants at a point of the search, or those of a given number."""
+        """The constants at a point of the search, or the given ones with that number."""
         if self.points is not None:
             return self.points[int(x[0])]
         moved = zip(self.axes, x, strict=True)
@@ -50,7 +50,7 @@ class Candidate:
 
 
 def candidates_of(models, grids, part, weight, nodes):
-    """The given models and simple ones of their declarations, with the constants of each that are searched or on a grid."""
+    """The given models and simple ones of their declarations, each with its constants to search or its points of a grid."""
     units = {id(m.base): m for m in models.values() if isinstance(m, StratifiedModel)}
     units = {key: curvature(model, part, weight, nodes) for key, model in units.items()}
     simple = simple_models(models, nodes)
@@ -67,7 +67,7 @@ def candidates_of(models, grids, part, weight, nodes):
 
 
 def default_candidates(name, model, unit):
-    """A model with the constants that are searched without a grid, after its special case of a single scale."""
+    """A candidate with the constants to search without a grid, preceded by its special case of a single scale, if any."""
     axes = _axes(model, unit) if isinstance(model, StratifiedModel) else []
     whole, others = Candidate(name, model, axes), [axis for axis in axes if axis.kind != "scale"]
     if len(axes) - len(others) < 2:
@@ -78,14 +78,14 @@ def default_candidates(name, model, unit):
 
 
 def _axes(model, unit):
-    """The scales of the graph's factors, scalar hyperparameters that only the regularizer has, and constants of a learned W.
+    """Axes: scales of the graph's factors, scalar hyperparameters that only the regularizer has, and constants of a learned W.
 
-    The factor 1 of a given graph's scale stands for a mean degree of `unit`, whatever the user's weights are.
+    For a given graph, the scale at factor 1 makes the mean degree `unit`, whatever the user's weights are.
     """
     base, learned, axes = model.base, not model.shared and model.graph_regularizer.learned, []
     if not model.shared and _has_weights(model):
         prior = read_graph(model.graph)
-        # A scale that is 0 stays so, as separate models or W0 = 0 ask for.
+        # A scale of 0 stays 0, as in separate models or with W0 = 0.
         for factor, scale in (model._scales() or {None: model.scale}).items():
             moved = slice(None) if factor is None else prior.term_factor == prior.factors.index(factor)
             weight = prior.term_weight[moved].sum()
@@ -106,22 +106,22 @@ def _axes(model, unit):
 
 
 def simple_models(models, nodes):
-    """Common and separate models and a complete graph of the declarations, where the user gave none: (kind, name, model) of each.
+    """Common, separate and complete-graph models of the declarations, unless the user gave such: (kind, name, model) of each.
 
-    Their strata are those of a graph, or else `nodes`, the strata that have records. Declarations that differ in `couple`
-    alone share the first two, which have no edges. Where there are several declarations, a name begins with that of the
-    declaration's first model.
+    Their strata are those of a graph, or else `nodes`, the strata that have records. Declarations that differ only in
+    `couple` share the first two models, which have no edges. Where there are several declarations, a name begins with that
+    of the declaration's first model.
     """
     simple, by_declaration, first_of = [], {}, {}
     for name, model in models.items():
         if isinstance(model, StratifiedModel):
-            base = model.base  # those that differ in nothing but `couple` and `predict` go together
+            base = model.base  # those that differ only in `couple` and `predict` go together
             parts = (base.loss, base.regularizer, *base.constraints)
             leaves = [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())]
             by_declaration.setdefault(fingerprint(contents(base), leaves), {})[name] = model
             first_of.setdefault(base, name)
     for group in by_declaration.values():
-        # The first graph that has a node for every label, as a model's graph should.
+        # Take the first graph that has a node for every label.
         labels_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
         model, labels = next((pair for pair in labels_of if set(nodes) <= set(pair[1])), labels_of[0])
         without_edges = (list(labels), sp.csr_array((len(labels),) * 2))
@@ -145,11 +145,11 @@ def simple_models(models, nodes):
 
 
 def curvature(model, part, weight, nodes):
-    """The mean curvature (geometric over coefficients) of a stratum's loss at a common fit: a degree that weighs as much."""
+    """A stratum's mean curvature (geometric over coefficients) of the loss at a common fit: the degree that balances it."""
     labels = nodes if model.graph is None else read_graph(model.graph).labels
     whole = common(model.base, (list(labels), sp.csr_array((len(labels),) * 2)), strata=model.strata)
     whole._values, typical = dict(model._values), float(weight.sum())
-    with suppress(Exception):  # the candidates' own fits will say what is wrong
+    with suppress(Exception):  # the candidates' own fits will report the error
         problem, result = Refits(whole, part.data, part.strata, weight, tol=1e-2).fit()
         if problem.loss.has("hessian_operator"):
             diagonal = np.einsum("kcc->c", hessian_blocks(problem.loss, result.theta))
@@ -188,7 +188,7 @@ def full_name(model, key):
 
 
 def read_grid(grid, models):
-    """A grid as a list of dicts, or an OptionError for a name that no model has, or values that are not a list."""
+    """A grid as a list of dicts; an OptionError for a name that no model has, or for values that are not a list."""
     grids = [grid] if isinstance(grid, dict) else grid
     if not isinstance(grids, (list, tuple)) or not grids or not all(isinstance(g, dict) and g for g in grids):
         raise OptionError('grid must be a dict {"scale__FACTOR": [values to try], …} or a list of such.')
@@ -203,7 +203,7 @@ def read_grid(grid, models):
 
 
 def grid_points(model, grids, prefix=""):
-    """Distinct dicts of the constants on a grid that concern a model, by full names that begin with a prefix."""
+    """The distinct grid points of a model: dicts of those constants that it has, by full names that begin with a prefix."""
     points = []
     for grid in grids:
         named = {full_name(model, key): values for key, values in grid.items()}

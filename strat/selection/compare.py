@@ -36,45 +36,45 @@ def compare(
 ) -> "Comparison":
     """Fit models and measure them on the same records.
 
-    Every model is cloned; the user's objects stay as they are. A model that fails is a row with its error. A model
+    Every model is cloned; the user's objects are not changed. A model that fails gives a row with its error. A model
     without a graph gets the strata of all records as its nodes, so that it predicts for those without training records.
     Ctrl-C returns the table of the splits that are done.
 
     Parameters
     ----------
     models : dict
-        ``{name: model}``: stratified models, blends, and regressors and classifiers of scikit-learn. These get the data of
-        ``predict`` and the parts of the strata as columns: one for each part where they are trees, ensembles of
-        trees or boosting, else one for each of its values. Their predictions are put on the scale of the loss: the
+        ``{name: model}``: stratified models, blends, and regressors and classifiers of scikit-learn. The latter get the
+        data of ``predict`` and the parts of the strata as columns: one for each part for trees, ensembles of trees and
+        boosting, else one for each value of a part. Their predictions are put on the scale of the loss: the
         mean, its logarithm or the logit of the probability, whichever has the lowest expected loss.
     train, test : tuple
-        ``(*data, strata)``: one split that is given.
+        ``(*data, strata)`` of both parts of a single, given split.
     data : tuple
         ``(*data, strata)``: all records, to be split repeatedly.
     sample_weight : (N,) array-like, or a pair of them, optional
-        Weights of the records of `data`, or of those of `train` and of `test`, in fits and in metrics.
+        Weights of the records of `data`, or a pair for those of `train` and of `test`; in fits and in metrics.
     splits : int, splitter or iterable of pairs
         A number of random splits; a splitter such as ``StrataKFold(5)`` or ``RollingOrigin(6, time=1)``; or pairs of
         positions (training, test).
     test_size : float
-        Share of the records that random splits test on.
+        Share of the records that random splits hold out for testing.
     random_state : int
         Random split number i has the seed random_state + i.
     metrics : dict, optional
-        ``{name: metric}``, each the word "loss" (the mean loss, the default) or a function ``f(y_true, prediction)`` of
-        the last data argument and the declaration's ``predict``, with ``sample_weight=`` where weights are given.
+        ``{name: metric}``, each either "loss" (the mean loss, the default) or a function ``f(y_true, prediction)`` of the
+        last data argument and the declaration's ``predict``, with ``sample_weight=`` where weights are given.
     n_jobs : int
-        Number of processes, -1 for one a processor; the result is the same, but for the seconds.
+        Number of processes, -1 for one per processor; the result is the same, except for the seconds.
 
     Returns
     -------
     Comparison
-        It prints; ``to_frame``, ``to_markdown``, ``plot``, ``paired``.
+        A printable table, with ``to_frame``, ``to_markdown``, ``plot`` and ``paired``.
 
     Raises
     ------
     OptionError, DataError
-        Where the arguments have no meaning.
+        If the arguments are not valid.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def compare(
     jobs = (delayed(_run)(n, seed, with_strata(m, strata), *pair, metrics) for (pair, seed), (n, m) in todo)
     runs, notes = [], []
     try:
-        runs.extend(processes(n_jobs)(jobs))  # as far as it gets
+        runs.extend(processes(n_jobs)(jobs))  # keeps finished runs if interrupted
     except KeyboardInterrupt:
         if not (done := len(runs) // len(models)):
             raise

@@ -1,4 +1,4 @@
-"""Cross-validated losses of one model for many choices of constants, every fit warm-started."""
+"""Cross-validated losses of one model for many choices of constants, with warm-started fits."""
 
 import copy
 import warnings
@@ -17,7 +17,7 @@ from strat.selection.candidates import with_strata
 
 
 def processes(n_jobs):
-    """A function that does delayed calls in so many processes and yields their results in order."""
+    """A function that runs delayed calls in `n_jobs` processes and yields their results in order."""
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
         raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
     return Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)
@@ -37,7 +37,7 @@ class Trial:
 
 @dataclass
 class CrossValidation:
-    """A model fitted to every fold of a Sample, bound at the first trial; held-out records count once, with their weight."""
+    """A model fitted to every fold of a Sample, which the first trial binds; held-out records count once, with their weight."""
 
     model: object
     sample: object
@@ -56,9 +56,9 @@ class CrossValidation:
         return {**self.__dict__, "folds": {}}
 
     def trial(self, constants, near, clock, states):
-        """Fit every fold for some constants, from the fits of a trial `near` by; `states` counts the fits' statuses.
+        """Fit every fold for some constants, starting from the fits of a nearby trial `near`; `states` counts fit statuses.
 
-        A failure is the trial's error, and its loss infinite; the end of the `clock` is an OutOfTime.
+        A failure becomes the trial's error, with an infinite loss; when time is up, `clock` raises OutOfTime.
         """
         trial, keywords = Trial(constants), {}
         try:
@@ -79,7 +79,7 @@ class CrossValidation:
                 states[state] += 1
         except OutOfTime:
             raise
-        except Exception as error:  # one candidate's failure is a row of the table
+        except Exception as error:  # a failed candidate still gets a row of the table
             trial.error = f"{first_line(error)} (fold {len(trial.fits) + 1} of {len(self.pairs)})"
             trial.failure = error
             return trial
@@ -88,7 +88,7 @@ class CrossValidation:
         return trial
 
     def _fold(self, inside, outside):
-        """For one fold, a function of constants, a fit near by and seconds: status, fit, and losses of held-out records."""
+        """For one fold, a function of constants, a nearby fit and seconds that gives status, fit and held-out losses."""
         train, test, weight = self.sample.part(inside), self.sample.part(outside), self.weight
         if isinstance(self.model, StratifiedModel):
             refits = Refits(self.model, train.data, train.strata, weight[inside], self.nodes, self.tol)
@@ -98,7 +98,7 @@ class CrossValidation:
                 _, result = refits.fit(*(near or ()), time_limit=seconds, **keywords)
                 theta, w = result.theta, result.w
                 return result.status, (theta, w), held.losses(theta)
-        else:  # which has no constants
+        else:  # a model of another kind has no constants
             model = with_strata(self.model, self.nodes)
             given = None if (weight == 1).all() else weight[inside]
 

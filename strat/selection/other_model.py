@@ -1,4 +1,4 @@
-"""Models other than StratifiedModel, in its shape: any regressor or classifier of scikit-learn, with strata as columns."""
+"""Other models with the interface of a StratifiedModel: any scikit-learn regressor or classifier, with strata as columns."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,13 +15,13 @@ from strat.records.records import Records
 from strat.records.sample import computed, length
 from strat.selection.predictions import LossOfPrediction, check_predictable, on_loss_scale, used_by_predict
 
-#: What splits columns, for which one ordered column is better than one for each value.
+#: Estimators that split on columns: for them one ordered column is better than one for each value.
 TREES = (BaseDecisionTree, BaseEnsemble, HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 TREE_PACKAGES = ("catboost", "lightgbm", "xgboost")
 
 
 class ScoredByPrediction(BaseEstimator):
-    """A model with ``base`` and ``prediction(*data, strata)``, whose losses are those of the declaration at its predictions."""
+    """A model with ``base`` and ``prediction(*data, strata)``; its losses are the declared loss at its predictions."""
 
     def losses(self, *data, strata=None):
         """Loss of each record, (N,)."""
@@ -36,7 +36,7 @@ class ScoredByPrediction(BaseEstimator):
         return -float(np.average(self.losses(*data, strata=strata)[weight > 0], weights=weight[weight > 0]))
 
     def predict(self, *data, strata=None):
-        """Predictions (N,) on the scale of the declaration's ``predict``, from the data arguments that occur in it."""
+        """Predictions (N,) on the scale of the declaration's ``predict``, from the data arguments used in it."""
         used = used_by_predict(self.base)
         for name in (p.name() for place, p in enumerate(self.base.data[:-1]) if place not in used):
             what = f"predicts on the scale of the loss, which depends on {name}; use prediction(*data)."
@@ -52,9 +52,9 @@ class ScoredByPrediction(BaseEstimator):
 class OtherModel(ScoredByPrediction):
     """A scikit-learn estimator, cloned, whose features are the data of ``predict`` and the parts of the strata.
 
-    Trees, their ensembles and boosting get each part as one column, numbers as they are and others numbered in order, new
-    values between their neighbours; all other estimators get one column for each value of each part. `base` is the
-    declaration whose loss measures.
+    Trees, their ensembles and boosting get each part as one column: numbers as they are, other values numbered in order,
+    with new values between their neighbours. All other estimators get one column for each value of each part. `base` is
+    the declaration whose loss measures the predictions.
     """
 
     def __init__(self, base, estimator, strata=None, values=None):
@@ -75,7 +75,7 @@ class OtherModel(ScoredByPrediction):
                 what = f"must have two values, but it has {len(self.labels_)}. Use a regressor."
                 raise OptionError(f"{name} is a classifier, for which {self.base.data[-1].name()} {what}")
         self.encoder_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(parts.astype(str))
-        inner = [self.estimator, *self.estimator.get_params().values()]  # one of which may split columns
+        inner = [self.estimator, *self.estimator.get_params().values()]  # an inner one may split columns
         splits = any(isinstance(e, TREES) or type(e).__module__.split(".")[0] in TREE_PACKAGES for e in inner)
         orders = (None if are_numbers(column) else np.unique(column.astype(str)) for column in parts.T)
         self.order_ = list(orders) if splits else None
@@ -86,7 +86,7 @@ class OtherModel(ScoredByPrediction):
         return self
 
     def prediction(self, *data, strata=None):
-        """Predictions (N,) on the scale of the loss, for all data arguments, of which the target is not used."""
+        """Predictions (N,) on the scale of the loss, from all data arguments; the target among them is not used."""
         check_is_fitted(self, "estimator_")
         records = self._read(data, strata, "predict")
         X = self._features(records)
@@ -96,7 +96,7 @@ class OtherModel(ScoredByPrediction):
             mean = low + (high - low) * self.estimator_.predict_proba(X)[:, 1]
         else:
             mean = np.asarray(self.estimator_.predict(X), dtype=float).ravel()
-        # As if the mean of the training records were one record more; decisions are not probabilities.
+        # Shrink as if there were one more record, with the training mean; a classifier's decisions are left as they are.
         shrunk = (self.records_ * mean + self.center_) / (self.records_ + 1) if probable else mean
         given = self.base, self._fit_values, records.arrays, mean, self.labels_
         return on_loss_scale(*given, shrunk, type_name(self.estimator))
@@ -114,7 +114,7 @@ class OtherModel(ScoredByPrediction):
 
 
 def _numbered(values, known):
-    """Numbers as they are, where `known` is None; else positions in the order of known texts, new ones between two of them."""
+    """Numbers as they are if `known` is None; else positions in the order of known texts, with new texts between two."""
     if known is None:
         return values.astype(float)
     place, texts = np.searchsorted(known, values.astype(str)), values.astype(str)
@@ -130,7 +130,7 @@ def _parts(labels):
 
 
 def checked_models(models):
-    """The models by name, those of scikit-learn in the shape of a StratifiedModel, or an OptionError."""
+    """The models by name, with scikit-learn's wrapped as `OtherModel`; an OptionError for anything else."""
     if not isinstance(models, dict) or not models:
         raise OptionError('models must be a dict {"name": model} with at least one model.')
     like = next((model for model in models.values() if hasattr(model, "base")), None)
@@ -138,7 +138,7 @@ def checked_models(models):
 
 
 def as_model(model, like, what="the other model"):
-    """The model itself, or an estimator of scikit-learn in the shape of one, measured by the loss of `like`."""
+    """The model itself, or an estimator of scikit-learn as an `OtherModel`, measured by the loss of `like`."""
     if isinstance(model, (StratifiedModel, ScoredByPrediction)):
         return model
     estimator = hasattr(model, "fit") and not isinstance(model, type)

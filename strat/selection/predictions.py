@@ -9,7 +9,7 @@ from strat.errors import DataWarning, OptionError, StratError
 from strat.model.estimator import StratifiedModel
 from strat.records.strata import Strata
 
-ROUNDING = 1e-6  # of the losses of one prediction by two parameter vectors
+ROUNDING = 1e-6  # tolerance for the losses that two parameter vectors with the same prediction give
 
 
 def used_by_predict(base):
@@ -19,7 +19,7 @@ def used_by_predict(base):
 
 
 def check_predictable(base, who):
-    """Raise where a loss is not a function of one predicted number; `who` needs it, for messages."""
+    """Raise an OptionError unless the loss is a function of one predicted number; `who` names the caller in messages."""
     program = base.predict_program
     if program is None or base.predict.size != 1 or not base.predict.is_affine():
         raise OptionError(
@@ -35,15 +35,15 @@ def check_predictable(base, who):
 
 
 def warn_of_losses(models, way):
-    """Warn where losses of models, by name, differ for targets where all else is 0; `way` is the way out."""
+    """Warn where the losses of named models differ at test targets with all else 0; `way` says what to do instead."""
     own, groups = Strata(range(4), np.arange(4)), {}
     for name, model in models.items():
-        if not hasattr(model, "_values"):  # one of scikit-learn, measured by the loss of another
+        if not hasattr(model, "_values"):  # one of scikit-learn, measured by another model's loss
             continue
         program, arrays = model.base.loss_program, [np.zeros((4, *p.shape)) for p in model.base.data]
         for target in arrays[-1:]:
             target.T[...] = -1.0, 0.0, 1.0, 2.0
-        with suppress(StratError):  # which fits raise
+        with suppress(StratError):  # the fits will raise it
             losses = program.evaluation(arrays, own, model._values)(np.zeros((4, model.base.layout.n)))
             groups.setdefault(losses.round(9).tobytes(), []).append(repr(name))
     if len(groups) > 1:
@@ -54,8 +54,8 @@ def warn_of_losses(models, way):
 class LossOfPrediction:
     """The losses (N,) of some records at predictions u (N,).
 
-    For any direction r, the parameters θ = t r with t = (u − predict(0)) / (predict(r) − predict(0)) predict u. Where two
-    directions give other losses, the loss is not a function of u, which is an OptionError of `who`.
+    For any direction r, the parameters θ = t r with t = (u − predict(0)) / (predict(r) − predict(0)) predict u. If two
+    directions give different losses, the loss is not a function of u, and an OptionError that names `who` is raised.
     """
 
     def __init__(self, base, values, arrays, who):
@@ -86,9 +86,9 @@ class LossOfPrediction:
 def on_loss_scale(base, values, arrays, mean, labels, shrunk, who):
     """The predictions u with the least expected loss, for predicted means (N,) of the target.
 
-    The target has the two values `labels` where they are given (a classifier), and is the mean itself otherwise. Of the links
-    u = m, log m, logit p, and the sign and difference of probabilities, each record takes the one of least expected
-    loss, which has to be a minimum. Where there is none, as for a probability of 0, `shrunk` means are tried.
+    The target takes the two values `labels` if these are given (by a classifier), and is the mean itself otherwise. Of the
+    links u = m, log m, logit p, and the sign and difference of probabilities, each record takes the one of least expected
+    loss, which has to be a local minimum. Where there is none, as for a probability of 0, the means `shrunk` are tried.
     """
 
     def best(m):
@@ -127,11 +127,11 @@ def on_loss_scale(base, values, arrays, mean, labels, shrunk, who):
 
 
 def prediction_of(model, part):
-    """What a fitted model predicts for some records: its ``predict``, on the scale of the loss."""
+    """A fitted model's predictions for some records, on the scale of the declaration's ``predict``."""
     if not isinstance(model, StratifiedModel):
         return model.prediction(*part.data, strata=part.strata)
     places = used_by_predict(model.base)
-    strata = part.strata if places[:1] == [0] else part.labels  # columns of the first argument need it
+    strata = part.strata if places[:1] == [0] else part.labels  # strata in columns need the first argument
     return model.predict(*(part.data[i] for i in places), strata=strata)
 
 

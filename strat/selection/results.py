@@ -17,7 +17,7 @@ class Search(Table):
     Attributes
     ----------
     table : list of dict
-        One for each candidate: candidate (name), constants (dict), mean (held-out loss), se (its standard error over
+        One row for each candidate: candidate (name), constants (dict), mean (held-out loss), se (its standard error over
         records), difference (to the best, record by record), difference_se, trials, seconds, error.
     best : StratifiedModel
         The candidate with the lowest loss, fitted to all records; ``found[name]`` is the best of another candidate.
@@ -53,7 +53,7 @@ class Search(Table):
         return self.table[0]["candidate"]
 
     def __getitem__(self, candidate):
-        """A candidate with its best constants, fitted to all records at the first use."""
+        """A candidate with its best constants, fitted to all records on first use."""
         if candidate not in self._rows:
             known = ", ".join(self._rows)
             raise OptionError(f"{candidate!r} is none of the candidates that could be fitted: {known}.")
@@ -81,8 +81,8 @@ class Comparison(Table):
     Attributes
     ----------
     runs : list of dict
-        One for each split and model: model, seed, seconds, status, objective, error (text or None), notes, and values
-        ``{(part, metric): value}``; the part "unseen" are the test records of strata without training records.
+        One entry for each split and model: model, seed, seconds, status, objective, error (text or None), notes, and values
+        ``{(part, metric): value}``; the part "unseen" is the test records of strata without training records.
     """
 
     def __init__(self, models, metrics, runs, notes=()):
@@ -129,14 +129,14 @@ class Comparison(Table):
         Returns
         -------
         dict
-            ``{model: (mean difference, its standard error)}``; below 0: lower than the reference.
+            ``{model: (mean difference, its standard error)}``; a model below 0 is lower than the reference.
         """
         subtracted, others = self._values(reference, metric, part), [m for m in self.models if m != reference]
         pairs = {name: zip(self._values(name, metric, part), subtracted, strict=True) for name in others}
         return {m: mean_and_error([a - b for a, b in p if None not in (a, b)]) for m, p in pairs.items()}
 
     def best(self, metric=None):
-        """Name of the model with the lowest mean of a metric on the test records, among those with a value for most splits.
+        """Name of the model with the lowest mean of a metric on test records, among those with values for the most splits.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class Comparison(Table):
         return rows
 
     def plot(self, metric=None, ax=None):
-        """Dots with standard errors: test records filled, training records empty.
+        """Plot means with standard errors: filled dots for test records, empty ones for training records.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class Comparison(Table):
         Returns
         -------
         matplotlib.axes.Axes
-            With the drawing.
+            The axes with the drawing.
         """
         metric, K = self.metrics[0] if metric is None else metric, len(self.models)
         ax = canvas.axes(ax, (6, 0.8 + 0.4 * K))

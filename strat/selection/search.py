@@ -25,7 +25,7 @@ from strat.selection.predictions import warn_of_losses
 from strat.selection.results import Search
 from strat.solvers.progress import Progress
 
-#: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
+#: log10 of the factors in the first scan, by the kind of constant; a covering takes those of "scale" on every axis.
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}
 STEP, SHORTEST = 0.5, 0.1  # of the last descent: steps of a factor 3 at first and of 1.3 at last
 FAR = 8.0  # log10 of the factors beyond which no constant is tried
@@ -52,10 +52,10 @@ def search(
     complete graph of equal weights, which pulls every stratum to the mean of all. Without a grid, the search is over the
     logarithms of each model's constants, without bounds: one scale for each factor of the graph, every scalar
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. The
-    scales of a given graph count from the curvature of the loss, so that the weights it comes with do not matter. A scan
-    over powers of ten moves all scales together; from its best point every constant is covered by itself, over powers of
-    ten again, until none helps, and then a descent from the best by Nelder and Mead's method follows. Fits are warm-started.
-    Ctrl-C and `time_limit` end the search with the best constants tried so far.
+    scales of a given graph are relative to the curvature of the loss, so that the size of its weights does not matter. A
+    scan over powers of ten moves all scales together. From its best point each constant is scanned alone, again over
+    powers of ten, until no scan helps. A descent from the best point by Nelder and Mead's method follows. Fits are
+    warm-started. Ctrl-C and `time_limit` end the search with the best constants tried so far.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ def search(
     train : tuple
         ``(*data, strata)``.
     sample_weight : (N,) array-like, optional
-        Weights of the records: in the fits, in the means over held-out records and in the winner's fit. A weight 0 leaves
-        a record out.
+        Weights of the records: in the fits, in the means over held-out records and in the winner's fit. A weight of 0
+        leaves a record out.
     folds : int, splitter or iterable of pairs
         A number of folds over which every stratum is spread; a splitter such as ``RollingOrigin(6, time=1)``; or pairs of
         positions (training, held out).
@@ -80,22 +80,22 @@ def search(
     max_trials : int
         Most choices of constants tried for one candidate without a grid.
     n_jobs : int
-        Number of processes, -1 for one a processor; the result is the same. Starting them takes seconds, once.
+        Number of processes, -1 for one per processor; the result is the same. Starting them takes seconds, once.
     time_limit : float, optional
-        Seconds after which no fit on a fold goes on; the best model so far is then fitted to all records.
+        Seconds after which fits on folds stop; the best model so far is then fitted to all records.
     verbose : bool
-        Report on the way: a bar on a terminal where tqdm is installed, and ``logging.getLogger("strat")``.
+        Report progress: by a bar on a terminal if tqdm is installed, and through ``logging.getLogger("strat")``.
 
     Returns
     -------
     Search
-        ``best`` (fitted), ``chosen`` (constants), ``table`` (one row a candidate), ``to_frame``, ``to_markdown``; it prints.
-        ``found[name]`` is another candidate with its best constants, fitted.
+        ``best`` (fitted), ``chosen`` (constants), ``table`` (one row per candidate), ``to_frame``, ``to_markdown``; it prints
+        as a table. ``found[name]`` is another candidate with its best constants, fitted.
 
     Raises
     ------
     OptionError, DataError
-        Where the arguments have no meaning; the first error of a fit where no candidate could be fitted.
+        If the arguments are not valid. If no candidate can be fitted, the first error of a fit is raised.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def search(
     jobs = {c.name: [] for c in candidates}
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (scans, coverings, descents):
-            # The longest first, so that no process waits for another in the end.
+            # The longest jobs come first, so that no process waits for another at the end.
             todo = sorted(candidates, key=lambda c: -sum(job.seconds for job in jobs[(c.refines or c).name]))
             todo = [
                 Job(bound[id(c.model)], c, clock, **job) for c in todo for job in pieces(c, max_trials, jobs)
@@ -187,9 +187,9 @@ def search(
 
 
 def _rows(candidate, jobs, weight):
-    """The rows of a candidate's table, the best first."""
+    """The rows of the table for a candidate, the best first."""
     own = jobs[candidate.name]
-    # The constants of a special case are constants of this one, too.
+    # The constants tried for a special case are valid for this candidate, too.
     others = jobs[candidate.refines.name] if candidate.refines is not None else []
     trials = sorted((t for job in own + others for t in job.trials), key=lambda t: (t.loss, str(t.constants)))
     trials, rows = trials if candidate.each else trials[:1], []
@@ -208,7 +208,7 @@ def _rows(candidate, jobs, weight):
 
 @dataclass
 class Job:
-    """One way to try points of a candidate: a scan of some, a covering or a descent from one; below is what came of it."""
+    """One way to try points of a candidate: a scan of several, or a covering or descent from one. It keeps its results."""
 
     validation: object
     candidate: object
@@ -217,13 +217,13 @@ class Job:
     at: object  # the points, or the one to begin at
     known: dict = field(default_factory=dict)  # losses by points that need not be tried again
     most: float = math.inf  # points to try
-    trials: list = field(default_factory=list)  # the best, or all where each is a row
+    trials: list = field(default_factory=list)  # the best, or all if each is a row
     tried: dict = field(default_factory=dict)  # losses by points
     states: Counter = field(default_factory=Counter)  # of the fits' statuses
     seconds: float = 0.0
 
     def __call__(self):
-        """Try them; a point whose fit fails has an infinite loss."""
+        """Try the points; a point whose fit fails has an infinite loss."""
         started, self._last = time.perf_counter(), None
         with self.clock.interruptible():
             ways = {"cover": self._cover, "descend": self._descend}
@@ -234,7 +234,7 @@ class Job:
         return self
 
     def value(self, x):
-        """The loss at a point, tried at most once, from the last fits; +inf where no more may be tried."""
+        """The loss at a point, tried at most once, with fits started from the last; +inf where no more may be tried."""
         x = tuple(round(float(c), 6) + 0.0 for c in x)
         if x in self.known:
             return self.known[x]
@@ -247,11 +247,11 @@ class Job:
             if self.candidate.each or not self.trials:
                 self.trials.append(trial)
             elif trial.loss < self.trials[0].loss:
-                self.trials = [trial]  # the others' fits are not kept
+                self.trials = [trial]  # fits of other trials are not kept
         return self.tried[x]
 
     def _cover(self, x):
-        """Cover one axis after the other, from the best point so far, until none helps."""
+        """Scan one axis after the other, from the best point so far, until none helps."""
         before, units = None, np.eye(len(x))
         while not np.array_equal(x, before):
             before = x
@@ -259,15 +259,15 @@ class Job:
                 x = min([x, *(x * (1 - unit) + value * unit for value in SCAN["scale"])], key=self.value)
 
     def _descend(self, x):
-        """Lower the loss by ever shorter steps."""
+        """Lower the loss by ever shorter steps (Nelder and Mead)."""
         simplex = np.vstack([x, x + STEP * np.eye(len(x))])
         options = {"initial_simplex": simplex, "xatol": SHORTEST, "fatol": np.inf}
-        # Without further digits, a level loss stays level.
+        # Rounding to five digits keeps a level loss level.
         minimize(lambda x: float(f"{self.value(x):.5g}"), x, method="Nelder-Mead", options=options)
 
 
 def scans(candidate, most, jobs):
-    """The pieces of the first scan: all scales together, for each factor of the regularizer's constants together."""
+    """The pieces of the first scan: common factors of all scales, for each common factor of the regularizer's constants."""
     if candidate.points is not None:
         points = [(k,) for k in range(len(candidate.points))]
         return [{"way": "scan", "at": points[k : k + PIECE]} for k in range(0, len(points), PIECE)]
@@ -283,7 +283,7 @@ def scans(candidate, most, jobs):
 def coverings(candidate, most, jobs):
     """A covering of a given graph's constants from the best point.
 
-    Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
+    Where a constant is so large or small that it no longer matters, a descent is stuck: a covering finds what lies beyond.
     """
     learned = any(axis.kind == "graph_regularizer" for axis in candidate.axes)
     return [] if learned else _from_best("cover", candidate, most, jobs)
@@ -301,12 +301,12 @@ def _from_best(way, candidate, most, jobs):
 
 
 def _known(candidate, most, jobs):
-    """The losses at points that were tried, those of a special case among them, and how many more may be tried."""
+    """The losses at points that were tried, including those of a special case, and how many more may be tried."""
     if candidate.points is not None or not candidate.axes:
         return {}, 0
     own = {x: loss for job in jobs[candidate.name] for x, loss in job.tried.items()}
     if candidate.refines is None:
         return own, most - len(own)
-    scales = 1 + len(candidate.axes) - len(candidate.refines.axes)  # it has one axis for all of them
+    scales = 1 + len(candidate.axes) - len(candidate.refines.axes)  # the special case has one axis for all
     special = (job.tried.items() for job in jobs[candidate.refines.name])
     return {x[:1] * scales + x[1:]: loss for job in special for x, loss in job} | own, most - len(own)

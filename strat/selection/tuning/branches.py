@@ -24,7 +24,7 @@ KERNELS = ("knn", "exponential", "entropy")  # kernels of ``graphs.from_paramete
 
 
 class Branch:
-    """One graph to tune: ``space_of(part)`` is its Space, where a candidate is learned from these training records."""
+    """One graph to tune: ``space_of(part)`` is its Space; a candidate graph is learned from the training records `part`."""
 
     def __init__(self, model, rounds, stages, space_of):
         self.model, self.rounds, self.stages = model, rounds, stages
@@ -47,7 +47,7 @@ class Branch:
 
 
 def branches_of(model, rounds, *, wrt, edges, tie, penalty, candidates):
-    """What to tune by name, and the branches by name, "model" for the model's own graph."""
+    """The names of what to tune, and a dict of branches by name, with "model" for the model's own graph."""
     names = wrt_names(model, wrt)
     if not names:
         raise OptionError('wrt is empty; name "scale", "W0" or a hyperparameter.')
@@ -70,11 +70,11 @@ def branches_of(model, rounds, *, wrt, edges, tie, penalty, candidates):
         part = rounds.learned_from
         fitted = partial(fit_within, clone(model), part.data, part.strata)
         wide, varied = with_candidate_edges(prior, edges, lambda: fitted()._flat())
-        # The scales stay free, so that the penalty holds on to the ratios of the start's weights, not to their size.
+        # The scales stay free, so that the penalty pulls towards the ratios of the start's weights, not towards their size.
         moves = tuple(dict.fromkeys(["scale", *names]))
         stages = [scaling, *(Stage("edges", moves, penalty) for penalty in penalties)]
     group = None if tie is None else _groups_of(model.graph, wide, tie)
-    # Factors' multipliers would change the ratios of tied edges.
+    # Separate multipliers of factors would change the ratios of tied edges.
     common = tie is not None and "scale" not in names
     space = Space(model, wide, names, varied, group, common=common)
 
@@ -99,7 +99,7 @@ def with_candidate_edges(prior, edges, parameters=None):
 
 
 def _groups_of(graph, wide, tie):
-    """The number (E,) of each edge's group: edges of one value of an attribute, and all edges without it."""
+    """The group number (E,) of each edge: edges with one value of an attribute form a group, and so do those without it."""
     if not isinstance(tie, str):
         raise OptionError(f'tie is the name of an edge attribute, such as "factor", not {tie!r}.')
     graph = nx.Graph(graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx())
@@ -175,8 +175,8 @@ class Space:
     they are tied. x holds the logarithms s, the groups' r >= 0 and the hyperparameters (the logarithms of those declared
     with a sign, so that they keep it).
 
-    `names` says what to tune at the start `model`: "scale", "W0", hyperparameters; `prior` is its graph, candidate edges
-    included, with the multipliers `scale`; `varied` is a mask (E,) of the edges to tune, `group` (E,) the number of each edge's
+    `names` says what to tune, starting from `model`: "scale", "W0", hyperparameters. `prior` is its graph, including candidate
+    edges, with the multipliers `scale`; `varied` is a mask (E,) of the edges to tune, `group` (E,) the number of each edge's
     group; with `common` all edges have one multiplier, in place of one for each factor.
     """
 
@@ -220,7 +220,7 @@ class Space:
         return np.concatenate(blocks)
 
     def distance(self, x, names):
-        """Mean squared change of what `names` are, and its gradient; of edges only, where they are among them."""
+        """Mean squared change of the coordinates of `names`, or of edges alone if "W0" is among them, and its gradient."""
         change, weight = x - self.start, self.active(names) / max(self.active(names).sum(), 1)
         if "W0" in names:
             weight = np.zeros(len(x))
@@ -233,12 +233,12 @@ class Space:
         return m, self.fixed + self.pattern @ x[self.masks["W0"]]
 
     def _shares(self):
-        """(E, F + 1) share of each factor in an edge, the last column of what has none; rows sum to 1."""
+        """Share of each factor in each edge, (E, F + 1); the last column is for no factor, and rows sum to 1."""
         prior, F = self.prior, len(self.factors)
         if self.factors != prior.factors:
             return np.tile([1.0, 0.0], (len(prior.i), 1))
         code = np.where(prior.term_factor < 0, F, prior.term_factor)
-        # An edge of weight 0 is its factors', or like the mean edge.
+        # An edge of weight 0 belongs to its factors; without any, its shares are those of all edges together.
         least = np.where(code < F, np.finfo(float).tiny, 0.0)
         shares = np.zeros((len(prior.i), F + 1))
         np.add.at(shares, (prior.term_edge, code), np.maximum(prior.scaled_terms(self.scale), least))
@@ -256,7 +256,7 @@ def _grouped(u, varied, group):
     else:
         code = np.unique(group[varied], return_inverse=True)[1]
         total = np.bincount(code, u[varied])
-        # A group without weight starts at 0, and its edges grow alike.
+        # A group without weight starts at 0, and its edges grow equally.
         entries, start = np.where(total[code] > 0, u[varied], 1.0), (total > 0).astype(float)
     return fixed, sp.csr_array((entries, (varied, code)), shape=(len(u), len(start))), start
 

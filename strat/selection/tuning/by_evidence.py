@@ -15,14 +15,14 @@ from strat.selection.tuning.path import descend, paired_gain, table_row
 from strat.selection.tuning.result import Tuned
 from strat.solvers.progress import logger
 
-WIDTH = 1.0  # standard deviation of a normal prior on the multipliers' logarithms, where the records say little of them
+WIDTH = 1.0  # standard deviation of a normal prior on the multipliers' logarithms, in case records say little about them
 STEPS = 10  # of each maximisation; few, because the start was chosen by held-out records
-#: The ways, each from the end of the one before: a number for each axis times one for each coefficient, then any table.
+#: The ways to tune, each from the end of the one before: products of numbers for axes and for coefficients, then any table.
 PRODUCT, TABLE = "evidence, product", "evidence, table"
 
 
 def tune_by_evidence(model, rounds, folds, everything, clock, guard):
-    """Scales and couplings of higher evidence, where held-out records agree or there is no guard; fitted to everything."""
+    """Tune scales and couplings to higher evidence, if held-out records agree or there is no guard; fit to everything."""
     prior, in_time = read_graph(model.graph), rounds.in_time or isinstance(folds, RollingOrigin)
     check(model, prior)
     parts = rounds.parts(rounds.pairs) if guard else []
@@ -45,7 +45,7 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
             text = ", ".join(f"{each.mean():.6g}" for each in losses[-1])
             logger.info("tune  evidence  fold %d of %d  held out %s", number, len(parts), text)
         choice = len(ways)
-        if guard:  # the last way that gains more than the standard error over the one before it that did
+        if guard:  # the last way whose gain over the last accepted one exceeds the standard error
             choice, (before, *others) = 0, zip(*losses, strict=True)
             for number, after in enumerate(others, start=1):
                 gain, error = paired_gain(before, after, in_time)
@@ -76,9 +76,9 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
 
 
 def maximised(evidence, ways, scaled, clock):
-    """For each way, the end of a short maximisation from that of the one before, and the log evidence until there.
+    """For each way, the end of a short maximisation, from the end of the way before, and the log evidence so far.
 
-    The first `scaled` axes have a multiplier for all coefficients; edges without a factor have none.
+    The first `scaled` axes have one multiplier for all coefficients; edges without a factor have none.
     """
     A, m = evidence.shape
     of_axes = np.repeat(np.eye(A)[:scaled, :, None], m, axis=2)
@@ -86,7 +86,7 @@ def maximised(evidence, ways, scaled, clock):
     directions = np.concatenate([of_axes, of_coefficients, np.eye(A * m).reshape(-1, A, m)])
 
     def at(z):
-        """Log evidence and its gradient at x = Σ_d z_d directions_d, of which a product has the first ones."""
+        """Log evidence and its gradient at x = Σ_d z_d directions_d; a product uses only the first directions."""
         value, gradient = evidence(np.tensordot(z, directions[: len(z)], 1))
         return value, np.tensordot(directions[: len(z)], gradient, 2)
 
@@ -113,7 +113,7 @@ def maximised(evidence, ways, scaled, clock):
 def tuned_parts(model, prior, x, table):
     """Scales, and the declaration with its couplings, for the logarithms x (A, m) of multipliers (None for the start).
 
-    Each axis's geometric mean goes to its scale, the rest to the couplings, by factor where x is a `table`, not a product.
+    Each axis's geometric mean goes to its scale, and the rest to the couplings (by factor if x is a `table`, not a product).
     """
     base = model.base
     scales = {name: float(scale) for name, scale in (model._scales() or {"all": model.scale}).items()}
@@ -122,7 +122,7 @@ def tuned_parts(model, prior, x, table):
         couple, without_scale = table_of(model, prior), len(x) > len(scales)
         varied = couple.any(axis=0)
         table = table or by_factor(base.couple)
-        # A product is the same for every coefficient but for what all axes share: so are its scales.
+        # In a product, x less the part that all axes share is the same for every coefficient, and goes to the scales.
         shared = 0.0 if table else x[-1] if without_scale else x[0] - x[0].mean()
         steps = (x - shared).mean(axis=1)
         steps[len(scales) :] = 0.0

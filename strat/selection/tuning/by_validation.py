@@ -15,12 +15,12 @@ from strat.selection.tuning.path import FAILURES, START, best, choices, choose, 
 from strat.selection.tuning.result import Tuned
 from strat.solvers.progress import logger
 
-LEAST = 1e-5  # share of the held-out loss that the last descent gains at least, or the start is kept
+LEAST = 1e-5  # the start is kept unless the last descent gains more than this share of the held-out loss
 FOR_ROUNDS = 0.7  # share of the time limit for the rounds; the rest is for the last descent
 
 
 def tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **options):
-    """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything."""
+    """Tune on some records, and keep the start unless the others show a gain; the result is fitted to everything."""
     notes = Counter()
     names, branches = branches_of(model, rounds, **options)
     start = branches["model"].objective(rounds.pairs, notes)
@@ -42,7 +42,7 @@ def tune_by_validation(model, rounds, everything, clock, steps, n_jobs, **option
         if values and values[-1] < history[-1] - LEAST * abs(history[-1]):
             improved, choice, branch = True, key, branches[name]
             *_, (x, _, _) = points.values()
-            history = [history[0], *values[name == "model" :]]  # which has the start already
+            history = [history[0], *values[name == "model" :]]  # the model's own path begins at the start
     after = branch.objective(rounds.pairs, notes).mean_losses(x) if improved else before
     space = branch.fits(rounds.learned_from).space
     w, values = space.at(x)
@@ -94,7 +94,7 @@ def _walk_round(branches, tuning, left_out, label, clock, steps):
             except FAILURES as error:
                 if name == "model":
                     raise
-                path.clear()  # one candidate's failure is no choice
+                path.clear()  # a candidate that failed cannot be chosen
                 logger.warning("tune: the candidate %s failed (%s)", name, first_line(error))
     return paths, notes, clock.status
 
@@ -114,7 +114,7 @@ def _table(paths, branches):
 
 
 def _described(key, branches):
-    """A choice in words, without the step where it is the last."""
+    """A choice in words; its step is left out where it is the last."""
     branch, number, step = key
     if key == START:
         return "no tuning"

@@ -1,13 +1,13 @@
 """The evidence of training records for edge weights: the marginal likelihood, by Laplace's approximation.
 
-The weight of an edge of axis a for coefficient c is its own times a number T_ac. With L_c the Laplacian of coefficient c and
-R_c the curvature of the regularizer, the prior of coefficient c over the strata has the precision A_c = L_c + R_c I, and the
-records leave the precision H = (Hessian of the losses) + R + L. At the fit, where the objective is F, and up to a constant,
+The weight of an edge of axis a for coefficient c is its own weight times a number T_ac. With L_c the Laplacian of coefficient
+c and R_c the curvature of the regularizer, the prior of coefficient c over the strata has the precision A_c = L_c + R_c I, and
+the posterior the precision H = (Hessian of the losses) + R + L. At the fit, where the objective is F, and up to a constant,
 
     log evidence = - F + ½ Σ_c log det⁺ A_c - ½ log det H.
 
 det⁺ is the product of the eigenvalues that are not 0: an improper prior, such as that of a free intercept, has an eigenvalue 0
-for each component of the graph. A loss of squares has noise of unknown variance φ/2: F becomes
+for each component of the graph. With a quadratic loss the noise has an unknown variance φ/2: F becomes
 F/φ + ½ (residuals - improper directions) log φ, with φ at its optimum.
 """
 
@@ -29,13 +29,13 @@ from strat.rules import text
 from strat.solvers import NewtonCG
 from strat.solvers.starts import solve
 
-RECORDS = 20  # whose Hessians say how many residuals a record has
+RECORDS = 20  # most records whose Hessians are used to count the residuals of a record
 ACCURATE = 1e-8  # residual of a fit that is good enough to be differentiated
-STEP = 2e-4  # of the differences of Hessians, in units of the parameters' uncertainty
+STEP = 2e-4  # step of the differences of Hessians, in units of the parameters' uncertainty
 
 
 class Evidence:
-    """Log evidence of some records, and its gradient, as functions of the logarithms x of multipliers of the numbers T_ac."""
+    """Log evidence of some records and its gradient, as functions of the logarithms x of multipliers of the numbers T_ac."""
 
     def __init__(self, model, prior, part):
         fits = clone(model).set_params(graph=prior, solver=NewtonCG())
@@ -45,9 +45,9 @@ class Evidence:
         self.edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
         codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
         terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
-        self.terms = terms = np.stack(terms)[:, positive]  # (A, E): each axis's on the edges at the start
+        self.terms = terms = np.stack(terms)[:, positive]  # (A, E): each axis's weights on edges, at the start
         self.table, self.ridge, self.w = table_of(model, prior), ridge_of(model), terms.sum(axis=0)
-        self.residuals = None  # the number of squared ones: ranks of records' Hessians, from a few
+        self.residuals = None  # the number of squared residuals, by the mean rank of a few records' Hessians
         if problem.loss.quadratic:
             N = len(self.bound_model.records.weight)
             few = np.linspace(0, N - 1, min(N, RECORDS)).astype(int)
@@ -59,8 +59,8 @@ class Evidence:
         self.varied = np.flatnonzero(self.table.any(axis=0))  # the coupled coefficients
         self.shape = len(terms), len(self.varied)  # of x: axes and coupled coefficients
         self.theta, self._index = None, np.arange(problem.K * problem.n).reshape(problem.K, problem.n)
-        # Where the prior is improper, the first stratum of each component gets a precision s, which changes no difference
-        # within the component: det⁺ is the determinant with it, times the component's size, divided by s.
+        # Where the prior is improper, the first stratum of each component gets a precision s, which does not affect
+        # differences within the component: det⁺ is the determinant with s, times the component's size, divided by s.
         self._pinned, self._log_det = np.zeros((problem.K, problem.n)), 0.0
         component = problem.laplacians(problem.w0).components
         for c in np.flatnonzero(self.ridge == 0):
@@ -75,7 +75,7 @@ class Evidence:
         return table
 
     def fit(self, x):
-        """The linearised optimality conditions at the fit, where the next fit starts."""
+        """The linearised optimality conditions at the fit for x; the next fit starts there."""
         couple = self.terms.T @ self.at(x) / self.w[:, None]
         oracles = self.problem.loss, self.problem.regularizer
         problem = JointProblem(*oracles, FixedGraph(), self.edges, self.w, couple)
@@ -88,7 +88,7 @@ class Evidence:
         return fit
 
     def __call__(self, x):
-        """Log evidence and its gradient in x, both of shape (A, m)."""
+        """Log evidence at x (A, m), and its gradient (A, m)."""
         fit = self.fit(x)
         theta, problem = fit.theta, fit.problem
         laplacians = problem.laplacians(self.w)
@@ -120,7 +120,7 @@ class Evidence:
         return float(value), gradient[:, self.varied]
 
     def _inverse(self, precisions, laplacians, width):
-        """Log det of precisions + Laplacians; diagonal blocks (all n columns, or the diagonal) and edges of the inverse."""
+        """Log det of precisions + Laplacians, and of the inverse the diagonal blocks (`width` columns) and edges' entries."""
         (K, n), (i, j), index = self._index.shape, self.edges.ends, self._index
         rows, columns = np.repeat(index, width, axis=1), np.tile(index, width) if width == n else index
         rows, columns = np.r_[rows.ravel(), index[i].ravel()], np.r_[columns.ravel(), index[j].ravel()]
@@ -141,7 +141,7 @@ class Evidence:
 
 
 def axes(prior):
-    """The factors, and None where there are edges without one."""
+    """The factors, followed by None if some edges have no factor."""
     return (*prior.factors, None) if (prior.term_factor < 0).any() else prior.factors
 
 
@@ -151,7 +151,7 @@ def table_of(model, prior):
 
 
 def check(model, prior):
-    """Raise where there is no evidence, or no weight to scale."""
+    """Raise an error if the evidence is not defined, or there is no weight to scale."""
     base = model.base
     atoms = (node for node in base.loss_program.symbols.nodes if isinstance(node, AtomNode))
     jumps = [n for n in atoms if n.rule.curvature == "jumps" or n.rule.kinks_of(n.forms) != "none"]

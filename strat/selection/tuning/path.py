@@ -16,7 +16,7 @@ from strat.records.tables import mean_and_error
 from strat.solvers import NewtonCG
 from strat.solvers.progress import logger
 
-#: Relative reduction of a step, and size of the projected gradient of a function of size 1, at which a descent ends.
+#: Relative reduction by a step, and projected gradient (of a function of size 1), at which a descent ends.
 FTOL, GTOL = 1e-6, 1e-5
 FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what a fit raises where it fails
 START = ("model", 0, 0)  # the choice that changes nothing: branch, stage and step
@@ -25,8 +25,8 @@ START = ("model", 0, 0)  # the choice that changes nothing: branch, stage and st
 def descend(function, x, lower, upper, max_iter, callback=None):
     """Minimise ``function(x)`` → (value, gradient), finite at the start, over a box; return where the descent ended.
 
-    A trial at which it raises or is not finite is rejected and logged, and the line search shortens its step. ``callback(x)``
-    is called after each accepted step, and may stop by a StopIteration.
+    A trial at which the function raises or is not finite is rejected and logged, and the line search shortens its step.
+    ``callback(x)`` is called after each accepted step, and may stop the descent by a StopIteration.
     """
     free, values = lower < upper, []
 
@@ -49,7 +49,7 @@ def descend(function, x, lower, upper, max_iter, callback=None):
 
 
 class InnerFits:
-    """Polished fits of a model to one part of a Sample at any x of a Space, each started at the last."""
+    """Polished fits of a model to one part of a Sample at any x of a Space, each warm started from the last."""
 
     def __init__(self, model, space, part):
         model = clone(model).set_params(graph=space.prior, scale=1.0, solver=NewtonCG())
@@ -64,7 +64,7 @@ class InnerFits:
             )
 
     def at(self, x):
-        """The linearised optimality conditions at the fit; an accepted step was evaluated just before."""
+        """The linearised optimality conditions at the fit; the last is kept, as an accepted step was just evaluated."""
         if self.key != x.tobytes():
             w, values = self.space.at(x)
             problem, result = self.refits.fit(theta=self.last and self.last.theta, w0=w, values=values)
@@ -139,8 +139,8 @@ class Stage:
     name: str  # what moves, for the report
     moves: tuple  # of "scale", "W0" and hyperparameters
     penalty: float = 0.0  # weight of the mean squared change, in units of the start's loss
-    most: float = np.inf  # steps
-    #: Whether single edges move, which can overfit: then every step is a choice, otherwise just the end.
+    most: float = np.inf  # most steps
+    #: Whether single edges move, which can overfit: then every step is a choice, otherwise only the end.
     tunes_edges = property(lambda self: "W0" in self.moves)
 
 
@@ -157,8 +157,8 @@ class Point(NamedTuple):
 def walk(points, stages, objective, left_out, label, check, *, max_iter, patience):
     """Descend stage after stage, each from the end of the one before; `points` gets the path by stage and step, from (0, 0).
 
-    A stage of single edges ends where the loss of `left_out`, the objective of records that take no part, or None, has not fallen
-    for `patience` steps in a row, and the walk after one that has not lowered it; the end of any other stage is its step 1.
+    A stage of single edges ends if the loss of `left_out` (an objective of records that take no part, or None) has not fallen
+    for `patience` steps in a row, and a stage that never lowered it ends the walk. The end of any other stage is its step 1.
     """
     space = objective.space
 
@@ -203,14 +203,14 @@ def walk(points, stages, objective, left_out, label, check, *, max_iter, patienc
         steps = descended(number, stage, start)
         lowest, reached = (min(point.held_out for point in some) for some in (before, steps))
         if stage.tunes_edges and reached >= lowest:
-            return  # a weaker pull did not help, a still weaker one will not
+            return  # a weaker penalty did not help, and a still weaker one will not
 
 
 def choose(rounds, in_time=False):
-    """The choice by all rounds; and how much lower its loss is than the start's, with the standard error over records.
+    """The choice by all rounds, its gain over the start's loss, and the gain's standard error over records.
 
-    The gain is over records that did not choose: in each round, of what the other rounds, or those before it where they follow
-    one another in time, choose. Where fewer than two rounds were finished, the choice is the start.
+    The gain is measured on records that took no part in the choice: in each round, for what the other rounds choose (only the
+    earlier rounds, if `in_time`). Where fewer than two rounds were finished, the choice is the start.
     """
     before, after = [], []
     for k, measuring in enumerate(rounds):
@@ -223,7 +223,7 @@ def choose(rounds, in_time=False):
 
 
 def best(rounds, keys=None):
-    """The choice with the lowest mean loss over the records of some rounds, the earliest of equals."""
+    """The choice with the lowest mean loss over the records of some rounds; the first one among equals."""
     return min(keys or choices(rounds), key=lambda key: np.concatenate(losses_of(rounds, key)).mean())
 
 
@@ -235,14 +235,14 @@ def choices(rounds):
 
 
 def losses_of(rounds, key):
-    """Held-out losses at a choice, an array for each round; a path that ended before stays where it ended."""
+    """Held-out losses at a choice, an array for each round; a path that ended earlier counts with its end."""
     branch, *place = key
     paths = [paths[branch] for paths in rounds]
     return [path[max(p for p in path if p <= tuple(place))].losses for path in paths]
 
 
 def paired_gain(before, after, by_fold=False):
-    """How much lower the mean loss is after than before, by fold, and its standard error over records or folds; else 0, nan."""
+    """How much lower the mean loss is in `after` than in `before` (arrays by fold), and its standard error; else 0, nan."""
     gaps = [a - b for a, b in zip(before, after, strict=True)]
     records = np.concatenate(gaps) if gaps else []
     error = mean_and_error([gap.mean() for gap in gaps] if by_fold else records)[1]
@@ -250,7 +250,7 @@ def paired_gain(before, after, by_fold=False):
 
 
 def table_row(tried, losses, start=None, step=None, by_fold=False):
-    """What was tried: its held-out loss, and its gain over the losses of the start."""
+    """A row for what was tried: its held-out loss, and its gain over the losses of the start."""
     gain, se = (None, None) if start is None else paired_gain(start, losses, by_fold)
     loss = float(np.concatenate(losses).mean())
     return {"tried": tried, "step": step, "loss": loss, "gain": gain, "gain_se": se}

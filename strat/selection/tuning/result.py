@@ -20,21 +20,21 @@ class Tuned(Table):
     Attributes
     ----------
     model : StratifiedModel
-        With the tuned constants, fitted to all records.
+        The model with the tuned constants, fitted to all records.
     W0 : networkx.Graph
-        Its graph, with the nodes and attributes of the given one; ``strat.joint(base, graph=tuned.W0)`` takes it.
+        The model's graph, with the nodes and attributes of the given one; ``strat.joint(base, graph=tuned.W0)`` takes it.
     parameters : dict
         What was tuned: "scale" (a dict by factor), "W0" (K, K), hyperparameters by name; by evidence "scale" and "couple".
     improved : bool
         Whether tuning lowered the loss of records held out of it by more than the standard error of the difference.
         Otherwise the start was kept.
     gain, gain_se : float
-        That difference, record by record, and its standard error.
+        That difference, the mean over records, and its standard error.
     before, after : float
         Mean validation loss of the start and of ``W0`` and ``parameters``, smoothed where the declaration says so. Tuning
         has used these records.
     folds : list of dict
-        The same for each fold: records, before, after.
+        For each fold: the number of records, and the mean loss before and after.
     history : list of float
         Mean validation loss at the start and after each accepted step; the start alone where it was kept.
     table : list of dict
@@ -43,15 +43,15 @@ class Tuned(Table):
     choice : str
         What had the lowest held-out loss.
     grew, fell, vanished : list of tuple
-        Edges (u, v, before, after) with more weight, with less but some, and with none left; the largest change first.
+        Edges (u, v, before, after) whose weights grew, fell or vanished; the largest change first.
     log_evidence : list of float or None
-        With ``method="evidence"``: at the start and the end of each maximisation, over all records.
+        With ``method="evidence"``: values at the start and at the end of each maximisation, over all records.
     status : {"finished", "time_limit", "interrupted"}
-        How it ended.
+        How tuning ended.
     seconds : float
-        Time of everything.
+        Time of the whole call.
     unguarded : Tuned
-        The result without the guard, computed at the first use.
+        The result without the guard, computed on first use.
     """
 
     start: InitVar[object]
@@ -87,7 +87,7 @@ class Tuned(Table):
 
     @cached_property
     def unguarded(self):
-        """The result of the same call with ``guard=False``; itself where that was the call."""
+        """The result of the same call with ``guard=False``; this result itself if it was made so."""
         return self if self.unguarded_call is None else self.unguarded_call()
 
     def cells(self):
@@ -105,7 +105,7 @@ class Tuned(Table):
         Returns
         -------
         matplotlib.axes.Axes
-            With the drawing.
+            The axes with the drawing.
         """
         ax = history({"tuned": self}, ax=ax)
         ax.axhline(self.before, color="0.6", linestyle="--", label="start")

@@ -45,13 +45,13 @@ def tune(
 
     The mean validation loss is minimised through the fit, by its derivative (``strat.hypergradient``) and projected
     L-BFGS: in the logarithms of the factors' scales and of positive hyperparameters, and in edge weights at least 0.
-    Edge weights begin with one scale for each factor, and are then set free with an ever weaker pull towards it.
+    For edge weights, one scale for each factor is tuned first; then the weights are freed, with ever weaker penalties.
 
-    Three rounds decide how far to go. Each leaves a third of the validation records out and measures them after every
-    step. What has the lowest loss over all rounds is chosen, where no tuning is one of the choices. What two thirds of the
-    records choose is then measured on the other third, record by record against the start. Only where it gains more than
-    the standard error of that difference, a last descent uses all validation records; otherwise the start is the result.
-    Where folds follow one another in time, such as rolling origins, the records that measure are later than all others.
+    Three rounds decide how far to go. Each leaves out a third of the validation records and measures their loss after every
+    step. The point with the lowest loss over all rounds is chosen, "no tuning" being one of the choices. To measure the
+    gain, two thirds of the records choose, and their choice is compared with the start on each record of the other third.
+    Only if the gain exceeds its standard error does a last descent use all validation records; otherwise the start is the
+    result. Where folds follow one another in time, such as rolling origins, the measuring records are the latest.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def tune(
     train : tuple
         ``(*data, strata)``.
     validation : tuple, optional
-        ``(*data, strata)``: records to tune on, which no fit sees until the last. The rounds split them.
+        ``(*data, strata)``: records to tune on, which only the last fit uses. The rounds split them.
     folds : int, splitter or iterable of pairs, optional
         In place of `validation`: folds of `train`, such as ``RollingOrigin(6, time=1)``; 5 by default. A round leaves a
         third of the folds out. Every evaluation needs a fit for each fold.
@@ -68,24 +68,24 @@ def tune(
         What to tune: the scales of the graph's factors, single edges, hyperparameters (or their names) of the loss,
         the regularizer, the constraints or ``couple``.
     edges : {"prior", "two-hop", "knn", "all"}, list of label pairs, or graph
-        The edges that "W0" tunes: the graph's own; those and the neighbours' neighbours, or each stratum's 5 nearest by
-        the parameters of the start's fit; all pairs; others. They start at weight 0 where the graph has none. The graph's
-        other edges stay.
+        The edges that "W0" tunes: the graph's own ("prior"); these and the neighbours' neighbours ("two-hop"), or each
+        stratum's 5 nearest by the parameters of the start's fit ("knn"); all pairs; those given. Edges that the graph
+        lacks start at weight 0. The graph's other edges are kept.
     tie : str, optional
         An edge attribute: edges with the same value share a multiplier, and so do all edges without it.
     penalty : float or sequence, optional
-        Added to the loss is `penalty` times the start's loss times the mean squared change of a weight, in units of the
-        mean weight. Several are tried from strong to weak. By default (1, 0.1, 0.01, 0.001) for "W0", else 0. Where
-        edges are tuned, the scales have no penalty: it holds on to the ratios of the weights.
+        The loss is increased by `penalty` times the start's loss times the mean squared change of a weight, in units of
+        the mean weight. Several values are tried from strong to weak; by default (1, 0.1, 0.01, 0.001) for "W0", else 0.
+        Where edges are tuned, the scales have no penalty, which then only preserves the ratios of the weights.
     candidates : sequence or dict, optional
         Other graphs to try, each with its scale tuned: "knn", "exponential" and "entropy" are kernels on the parameters
-        of the start's fit, "joint" and models that learn W give their W; or graphs.
+        of the start's fit; "joint" and models that learn W give their W; graphs are taken as they are.
     max_iter : int
         Most steps of a descent.
     patience : int
-        A descent of a round ends where its held-out loss has not fallen for so many steps.
+        A descent in a round ends when its held-out loss has not fallen for this many steps.
     time_limit : float, optional
-        Seconds after which the best so far is returned, as it is where Ctrl-C is pressed; the start, before the last descent.
+        Seconds after which, as after Ctrl-C, the best point so far is returned: the start, before the last descent.
     random_state : int
         Seed of the splits.
     verbose : bool
@@ -94,15 +94,15 @@ def tune(
         "evidence" is experimental. From constants that were chosen by cross-validation, it takes a few steps to a higher
         marginal likelihood of the training records (Laplace's approximation), where the loss is minus a log likelihood.
         They change the weights of all pairs of axis and coefficient: first as products of the factors' scales and the
-        coefficients' weights in ``couple``, then as a table, ``couple`` by factor. Held-out records have to agree, as
-        above, to the products and then to the table; where folds follow one another in time, there must be three, and
-        the standard error is over folds. Takes no `wrt`, `edges`, `tie`, `penalty`, `candidates`.
+        coefficients' weights in ``couple``, then as a table, ``couple`` by factor. Held-out records must show a gain, as
+        above, first for the products and then for the table; where folds follow one another in time, there must be three,
+        and the standard error is over folds. Takes no `wrt`, `edges`, `tie`, `penalty`, `candidates`.
     guard : bool
-        Whether records are held out of tuning, and have to agree. Without the guard the result is where the loss of all
-        validation records is lowest, with the weakest `penalty` (0 by default), or the evidence of all records highest. A
-        guarded result computes that one as ``result.unguarded``.
+        Whether records are held out of tuning, and must show a gain. Without the guard the result is the point where the
+        loss of all validation records is lowest, with the weakest `penalty` (0 by default), or where the evidence of all
+        records is highest. A guarded result computes the unguarded one as ``result.unguarded``.
     n_jobs : int
-        Number of processes for the rounds, -1 for one a processor; the result is the same, up to rounding.
+        Number of processes for the rounds, -1 for one per processor; the result is the same, up to rounding.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def tune(
     NoOracleError
         If the loss has no second derivatives.
     OptionError, GraphError, DataError
-        Where the arguments have no meaning: also for a model that learns W.
+        If the arguments are not valid, for example if the model learns W.
 
     Warns
     -----
@@ -184,7 +184,7 @@ def tune(
 
 @dataclass
 class Rounds:
-    """Pairs of positions (training records, held-out records), and which of them each round tunes on and leaves out."""
+    """Pairs of positions (training records, held-out records), and which pairs each round tunes on and leaves out."""
 
     train: Sample  # has the training records
     held_out: Sample  # has the held-out records: the same, or validation records
@@ -219,7 +219,7 @@ def rounds_of(train, validation, folds, random_state, guard=True):
         splits = splits.split(np.zeros(len(held)), groups=held_out.part(held).labels)
         rounds = [([(inside, held[a])], [(inside, held[b])]) for a, b in splits]
     elif guard and order is not None:
-        # Each tunes on one origin more and leaves out the next; later records take no part.
+        # Each round tunes on one more origin than the last and leaves out the next; later records take no part.
         if len(pairs) < 3:
             raise DataError(
                 f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, one "
@@ -227,7 +227,7 @@ def rounds_of(train, validation, folds, random_state, guard=True):
             )
         rounds = [(pairs[:k], [pairs[k]]) for k in range(1, len(pairs))][-ROUNDS:]
     elif guard:
-        # Each leaves out a third of the folds, and the records that they hold out from all other folds.
+        # Each round leaves out a third of the folds, and removes the records that they hold out from all other folds.
         for number in range(count):
             left_out = pairs[number::count]
             hidden = np.unique(np.concatenate([held for _, held in left_out]))
@@ -245,7 +245,7 @@ def rounds_of(train, validation, folds, random_state, guard=True):
 def in_order_of_time(pairs):
     """The order in which folds follow one another in time; None where they do not.
 
-    No fold trains on records that it or a later one holds out, some fold does on an earlier one's, and none is held out twice.
+    No fold trains on records that it or a later one holds out, some fold trains on an earlier one's, and none is held out twice.
     """
     held = [np.unique(b) for _, b in pairs]
     uses = np.array([[np.isin(b, a, assume_unique=True).any() for b in held] for a, _ in pairs])
