@@ -16,10 +16,10 @@ NEAREST = 5  # neighbours that "knn" takes
 def candidate_edges(edges, prior, parameters=None):
     """Return the candidate edges i < j as index arrays (E,), distinct and sorted by i and then j.
 
-    `edges` is what a model takes as ``edges=``, `prior` the graph of the strata, whose edges of weight 0 count too, and
-    ``parameters()`` gives the (K, n) by which "knn" finds neighbours.
+    `edges` is as in a model's ``edges=``; `prior` is the graph of the strata, whose edges of weight 0 count too; and
+    ``parameters()`` gives the array (K, n) in which "knn" finds neighbours.
     """
-    # A list of two pairs of tuple labels looks like (labels, nested list): only a real matrix is taken for W.
+    # A list of two pairs of tuple labels looks like (labels, nested list): only an actual matrix is taken for W.
     labels_and_W = isinstance(edges, tuple) and len(edges) == 2 and getattr(edges[1], "ndim", None) == 2
     ends = prior.i, prior.j
     if isinstance(edges, str):

@@ -38,10 +38,10 @@ Examples
 
 
 def _family(order, count, turn="order"):
-    """Put what all families say of their arguments between the two parts of a docstring, summary and example."""
+    """Insert the sections that all families share between the two parts of a docstring, summary and example."""
 
     def described(build):
-        if build.__doc__:  # python -OO leaves none
+        if build.__doc__:  # python -OO strips docstrings
             parameters = PARAMETERS.format(order=order, count=count, turn=turn)
             build.__doc__ = inspect.getdoc(build).replace("\n\n", parameters)
         return build
@@ -105,8 +105,8 @@ def product(*graphs: Any) -> nx.Graph:
     ----------
     *graphs : networkx.Graph or tuple (labels, W)
         Two or more graphs, one per coordinate of the strata. A graph's name (``name=``) becomes the edge
-        attribute ``factor`` of its edges; a graph without one keeps the factors its edges have, or its
-        edges are called ``"factor1"``, ``"factor2"``, … by its position.
+        attribute ``factor`` of its edges. Edges of a graph without a name keep the factors that they have;
+        without one they are called ``"factor1"``, ``"factor2"``, … by the graph's position.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def product(*graphs: Any) -> nx.Graph:
             if first.setdefault(factor, axis) != axis:
                 both = f"graphs {first[factor] + 1} and {axis + 1} of the product are both named {factor!r}"
                 raise GraphError(f"{both}. Give each its own name=.")
-        order = np.argsort(codes, kind="stable")  # so that the factors keep theirs
+        order = np.argsort(codes, kind="stable")  # so that the factors keep their order
         layers = np.moveaxis(place, axis, 0).reshape(prior.K, place.size // prior.K)
         i, j = (layers[end[order]] for end in (prior.i, prior.j))
         weight, codes = (np.repeat(each[order], i.shape[1]) for each in (prior.weights(), codes))
@@ -146,7 +146,7 @@ def product(*graphs: Any) -> nx.Graph:
     for axis, graph in enumerate(graphs):
         if not isinstance(graph, nx.Graph) or graph.is_multigraph() or getattr(graph, "prior", None):
             continue
-        # An edge of the user's graph may carry more attributes, for instance those by which tuning ties weights.
+        # An edge of the user's graph may carry more attributes, such as those by which tuning ties weights.
         others = priors[:axis], priors[axis + 1 :]
         before, after = (list(tuples(*(prior.labels for prior in part))) for part in others)
         for u, v, attributes in graph.edges(data=True):

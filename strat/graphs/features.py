@@ -1,4 +1,4 @@
-"""Graphs from features of the strata, nearest neighbours and an exponential kernel, and from the shapes of places."""
+"""Graphs from features of the strata (nearest neighbours, exponential kernel) and from the shapes of places."""
 
 import numbers
 from collections.abc import Callable
@@ -99,7 +99,7 @@ def from_geometry(
     Parameters
     ----------
     frame : geopandas.GeoDataFrame or GeoSeries, length K
-        One shape a stratum.
+        One shape per stratum.
     rule : {"queen", "rook", "nearest"}
         Which places are neighbours: those that touch in a point or more, those that share a border of some length, or
         those where either centroid is among the other's k nearest (on the globe where coordinates are degrees).
@@ -204,7 +204,7 @@ def as_floats(name, values):
 
 @contextmanager
 def _errors_of(metric):
-    """Turn what SciPy and scikit-learn say about a metric into an OptionError."""
+    """Turn errors of SciPy and scikit-learn about a metric into an OptionError."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -220,7 +220,7 @@ def _read(features, metric):
     nodes = row_labels(features, len(values))
     if metric != "precomputed":
         return nodes, values
-    # Rounding of distances is averaged away.
+    # Rounding error in the distances is averaged away.
     advice = "Pass one row and one column per stratum, symmetric, with a zero diagonal."
     if values.shape[0] != values.shape[1]:
         raise DataError(f"the precomputed distances have shape {values.shape}. {advice}")

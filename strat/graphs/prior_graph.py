@@ -15,8 +15,8 @@ from strat.errors import DataError, DataWarning, GraphError, OptionError, is_non
 from strat.records.labels import all_plain, is_missing, label_list, plain
 from strat.records.strata import some_of
 
-NEGATIVE = 1e-12  # a weight this much below 0, relative to the largest, is rounding and is clipped
-ASYMMETRY = 1e-9  # an asymmetry up to this much of the largest weight is rounding and is averaged away
+NEGATIVE = 1e-12  # a weight at most this share of the largest below 0 is rounding error and is clipped
+ASYMMETRY = 1e-9  # an asymmetry up to this share of the largest weight is rounding error and is averaged away
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PriorGraph:
     """
 
     labels: list  # the K nodes in order
-    i: np.ndarray  # (E,), the edges, i < j, sorted by i and then j; those of weight 0 included
+    i: np.ndarray  # (E,), the edges, i < j, sorted by i and then j; including those of weight 0
     j: np.ndarray
     term_edge: np.ndarray  # (T,), the edge of each term
     term_weight: np.ndarray  # (T,), nonnegative
@@ -111,7 +111,7 @@ class PriorGraph:
             yield self.labels[i], self.labels[j], {"weight": weight, **named}
 
     def _edge_of(self, i, j):
-        """The positions of other edges (i < j) among the graph's, E where it has none."""
+        """The positions of other edges (i < j) among the graph's edges, E where the graph has no such edge."""
         if np.array_equal(i, self.i) and np.array_equal(j, self.j):
             return np.arange(len(i))
         keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
@@ -120,7 +120,7 @@ class PriorGraph:
 
 
 class Graph(nx.Graph):
-    """A networkx graph whose edges are those of `prior` until something asks for them: only then are they listed in it."""
+    """A networkx graph that lists the edges of `prior` only when something first asks for edges."""
 
     prior = None
 
@@ -129,7 +129,7 @@ class Graph(nx.Graph):
 
     @property
     def _adj(self):
-        """What networkx keeps of the edges."""
+        """The adjacency that networkx keeps, filled on first use."""
         if self.prior is not None:
             edges, self.prior = self.prior.edges(), None
             self.add_edges_from(edges)
@@ -138,11 +138,11 @@ class Graph(nx.Graph):
     @_adj.setter
     def _adj(self, adjacency):
         vars(self)["_adj"] = adjacency
-        vars(self).pop("adj", None)  # a view that networkx keeps
+        vars(self).pop("adj", None)  # a view that networkx caches
 
 
 def unique_edges(i, j, K):
-    """Return distinct edges (i < j, sorted) and the position among them of each edge given."""
+    """Return distinct edges (i < j, sorted) and the position among these of each given edge."""
     low, high = np.minimum(i, j).astype(np.intp), np.maximum(i, j).astype(np.intp)
     keys = low * K + high
     if (keys[1:] > keys[:-1]).all():
@@ -177,11 +177,11 @@ def _multiplier(what, value):
 
 
 def read_graph(graph):
-    """Read a graph, which is left as it is, into a PriorGraph.
+    """Read a graph into a PriorGraph, without changing it.
 
-    It is a networkx graph whose nodes are the strata, where a missing ``weight`` is 1; (labels, W) with a symmetric array or
-    SciPy sparse matrix; (labels, i, j, w) with the positions of the edges' ends among the labels, each edge listed once, or
-    all of them both ways; a LearnedGraph; a W or Graph of libpysal; or a PriorGraph.
+    It may be a networkx graph whose nodes are the strata, where a missing ``weight`` is 1; (labels, W) with a symmetric array
+    or SciPy sparse matrix; (labels, i, j, w) with the positions of the edges' ends among the labels, where each edge is listed
+    once, or all are listed both ways; a LearnedGraph; a W or Graph of libpysal; or a PriorGraph.
     """
     if isinstance(graph, PriorGraph):
         return graph
@@ -219,7 +219,7 @@ def _from_networkx(graph):
     if graph.is_multigraph():  # parallel edges have attributes by key
         i, j = (np.repeat(ends, list(map(len, attributes))) for ends in (i, j))
         attributes = list(chain.from_iterable(keys.values() for keys in attributes))
-    once = i <= j  # every edge is there from both ends, and a loop once
+    once = i <= j  # every edge is listed from both ends, and a loop once
     i, j, attributes = i[once], j[once], list(compress(attributes, once.tolist()))
     weights = [edge.get("weight", 1.0) for edge in attributes]
     for a, b, weight in () if set(map(type, weights)) <= {float, int} else zip(i, j, weights, strict=True):
@@ -242,7 +242,7 @@ def _from_matrix(labels, W):
     except DataError as error:
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if hasattr(W, "iloc") and not type(W.index).__name__ == type(W.columns).__name__ == "RangeIndex":
-        # A DataFrame with the labels as names of its rows and columns is put into their order.
+        # A DataFrame whose rows and columns are named by the labels is put into the labels' order.
         places = [{plain(label): k for k, label in enumerate(axis)} for axis in (W.index, W.columns)]
         if len(W) == len(labels) and all(place.keys() == set(labels) for place in places):
             W = W.iloc[tuple([place[label] for label in labels] for place in places)]
@@ -261,7 +261,7 @@ def _from_matrix(labels, W):
         text = f"W has shape {W.shape}, but there are {len(labels):,} labels"
         raise GraphError(f"{text}. W must be square, with one row per label.")
     i, j, w, _ = _checked(labels, *W.tocoo(copy=False).coords, W.data)
-    # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
+    # Each edge is in W twice: its weight is the mean of both entries, which averages rounding error away.
     halves = np.where(i < j, w, 1j * w), (np.minimum(i, j), np.maximum(i, j))
     halves = sparse.coo_array(halves, shape=W.shape).tocsr().tocoo()
     (i, j), upper, lower = halves.coords, halves.data.real, halves.data.imag
@@ -287,7 +287,7 @@ def _from_matrix(labels, W):
 
 
 def _from_edge_list(labels, i, j, w):
-    """The graph of edges (i, j, w) that are listed once, or all both ways; an edge that is listed again adds its weight."""
+    """The graph of edges (i, j, w) that are listed once, or all both ways; the weights of repeated edges are added."""
     K = len(labels := list(label_list(labels)))
     try:
         i, j = (np.asarray(ends) for ends in (i, j))
@@ -307,7 +307,7 @@ def _from_edge_list(labels, i, j, w):
 
 
 def _checked(labels, i, j, weights):
-    """Edges (i, j) that join two nodes, their weights with rounding below 0 clipped, and which these are."""
+    """The edges (i, j) without self loops, their weights with rounding error below 0 clipped, and the mask of these edges."""
     joins = i != j
     loops = np.flatnonzero(~joins & (weights != 0))
     if loops.size:

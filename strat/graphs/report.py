@@ -19,7 +19,7 @@ from strat.records.tables import Shown
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Largest spread of a collapsed model, and how much higher its records' losses may be at the mean parameters, relative.
+#: Largest spread of a collapsed model, and how much higher (relative) its records' losses may be at the mean parameters.
 COLLAPSED, HIGHER = 0.01, 0.05
 
 
@@ -146,7 +146,7 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     Returns
     -------
     GraphReport
-        It prints as a table; ``to_frame()`` has one row per stratum.
+        The report; it prints as a table, and ``to_frame()`` has one row per stratum.
 
     References
     ----------
@@ -182,7 +182,7 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     bound = isolated * np.median(degrees[degrees > 0]) if len(w) else 0.0
     parts = [[strata[k] for k in part] for part in members]
     alone = [strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))]
-    # A resistance above 1/w is rounding.
+    # A resistance above 1/w is rounding error.
     of_edges = np.column_stack([i, j]), w, np.minimum(edge_resistances, 1 / w)
     numbers = component, degrees, neighbors, resistances, *of_edges, log_forests, alone
     of_model = _of_model(graph, edges, w) if hasattr(graph, "theta_") else {}

@@ -5,8 +5,8 @@ import numpy as np
 from strat.errors import OptionError, optional
 from strat.records.labels import are_numbers, axis_factors
 
-ALL, TICKS = 40, 20  # up to so many labels an axis shows all, otherwise so many of them
-LONGEST = 28  # characters of one
+ALL, TICKS = 40, 20  # an axis shows all of up to ALL labels, and at most TICKS of more
+LONGEST = 28  # most characters of a label
 
 
 def axes(ax, size):
@@ -18,26 +18,26 @@ def axes(ax, size):
 
 
 def short(label):
-    """A label as text, tuples without their brackets, cut where it is long: within, as its end may be a number."""
+    """A label as text, tuples without their brackets; long texts are cut in the middle, as the end may be a number."""
     text = ", ".join(map(str, label)) if type(label) is tuple else str(label)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 10]}…{text[-9:]}"
 
 
 def shown(labels, most=ALL):
-    """The step from one tick label to the next, their texts, all up to `most`, and whether these are wide."""
+    """The step from one tick label to the next, the texts (of all labels up to `most`), and whether these are wide."""
     step = 1 if len(labels) <= most else -(-len(labels) // TICKS)
     texts = [short(label) for label in labels[::step]]
     return step, texts, sum(len(text) + 2 for text in texts) > 60
 
 
 def room(labels):
-    """Inches that turned tick labels take; 0 where they need not be turned."""
+    """Inches that rotated tick labels take; 0 where they need not be rotated."""
     _, texts, wide = shown(labels)
     return 0.06 * max(map(len, texts)) if wide else 0.0
 
 
 def set_ticks(axis, labels, places=None, most=ALL):
-    """Put labels at 0, 1, … of an axis, or at `places`, turned on the x axis where they are wide."""
+    """Put labels at 0, 1, … of an axis, or at `places`; wide ones are rotated on the x axis."""
     step, texts, wide = shown(labels, most)
     axis.set_ticks((np.arange(len(labels)) if places is None else places)[::step], texts)
     axis.set_tick_params(which="major", labelsize=8 if len(texts) > 25 or wide else None)

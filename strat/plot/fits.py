@@ -1,4 +1,4 @@
-"""Parameters over strata, as lines, heatmaps or maps, and the objective on the way to the fit."""
+"""Parameters over strata, as lines, heatmaps or maps, and the objective in the course of a fit."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +37,12 @@ def parameters(
     Parameters
     ----------
     model : fitted model
-        Whose parameters are drawn.
+        The model whose parameters are drawn.
     variable : str, optional
         The variable's name; the first by default.
     index : int, tuple or str, optional
-        The entry of a vector or matrix variable, or the name of its feature. By default a heatmap or map shows the first,
-        lines show all up to twelve.
+        The entry of a vector or matrix variable, or the name of its feature. By default a heatmap or map shows the first
+        entry, and lines show up to twelve entries.
     errors : bool
         Draw a band (bars around points) of two standard errors, by ``strat.standard_errors``; not on a heatmap.
     ax : matplotlib Axes, optional
@@ -209,9 +209,9 @@ def history(
     fits : fitted model, Result, or dict or sequence of them
         The keys of a dict name the lines.
     x : {"iterations", "seconds"}
-        What runs along the axis.
+        The quantity on the x axis.
     gap : bool
-        Draw the distance to the lowest objective among all fits, on a log scale. Say it only of fits that minimise one function.
+        Draw the distance to the lowest objective of all fits, on a log scale. Only for fits that minimise the same function.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     **options
@@ -235,7 +235,7 @@ def history(
         raise OptionError(f'x is {x!r}, but it is "iterations" or "seconds".')
     if isinstance(fits, list | tuple):
         fits = {f"fit {k}": fit for k, fit in enumerate(fits, start=1)}
-    fits = fits if isinstance(fits, dict) else {"": fits}  # one alone has no name
+    fits = fits if isinstance(fits, dict) else {"": fits}  # a single fit has no name
     results = {str(name): getattr(fit, "result_", fit) for name, fit in fits.items()}
     if not results:
         raise DataError("there are no fits to draw.")

@@ -23,14 +23,14 @@ PIXELS = 400  # strata that a heatmap shows one by one
 def graph(
     graph: Any, most: int = 2000, pos: ArrayLike | None = None, ax: "Axes | None" = None, **options: Any
 ) -> "Axes":
-    """Draw a graph: places where they lie, strata whose labels are pairs on a grid, others where a layout by weights puts them.
+    """Draw a graph: places where they lie, strata whose labels are pairs on a grid, and others by a layout from the weights.
 
     Parameters
     ----------
     graph : fitted model, LearnedGraph, networkx.Graph, (labels, W), or W alone
         The graph.
     most : int
-        How many edges are drawn at most, the heaviest; the title says if some are left out.
+        Most edges to draw, the heaviest first; the title says if some are left out.
     pos : dict or (K, 2) array_like, optional
         Coordinates of the nodes, by label or in order. By default the centroids of shapes that nodes carry
         (``graphs.from_geometry``).
@@ -90,7 +90,7 @@ def graph(
 
 
 def _given(pos, graph, labels):
-    """Places (K, 2) that the user or the nodes' shapes give; None where they give none."""
+    """Places (K, 2) given by the user or by the nodes' shapes; None where there are none."""
     shapes = shapes_of(graph, labels)
     if pos is None:
         return None if shapes is None else centres(shapes)
@@ -104,7 +104,7 @@ def _given(pos, graph, labels):
 
 
 def _draw_edges(ax, curves, w, thickest, alike, options):
-    """Edges, the heavier the thicker, darker and less transparent; all grey where their weights are one number."""
+    """Draw the edges, heavier ones thicker, darker and less transparent; all are grey where the weights are equal."""
     from matplotlib import cm, collections, colormaps, colors
 
     strength = w / w.max()
@@ -112,7 +112,7 @@ def _draw_edges(ax, curves, w, thickest, alike, options):
     if alike:
         ax.add_collection(collections.LineCollection(curves, **{**style, "colors": "0.55", **options}))
         return
-    # Thin lines need some colour.
+    # Leave out the palest colours, which thin lines would not show.
     shades = colors.ListedColormap(colormaps["magma_r"](np.linspace(0.2, 1.0, 256)))
     least = float(np.clip(150 / len(w), 0.2, 0.8))
     style |= {"array": w, "cmap": shades, "alpha": least + (1 - least) * strength, **options}
@@ -124,7 +124,7 @@ def _draw_edges(ax, curves, w, thickest, alike, options):
 
 
 def _layout(K, i, j, w):
-    """Places (K, 2) by stress (few strata) or by springs; the same every time."""
+    """Places (K, 2) by minimal stress (few strata) or by springs; the same in every call."""
     drawn = nx.empty_graph(K)
     strongest = w.max() if len(w) else 1.0
     drawn.add_weighted_edges_from(zip(i.tolist(), j.tolist(), (w / strongest).tolist(), strict=True))
@@ -162,8 +162,8 @@ def weights(graph: Any, prior: Any = None, ax: "Axes | None" = None, **options: 
         The graph.
     prior : graph or True, optional
         W0: then W − W0 is drawn, blue where it is below 0 and red above. True is a model's own prior, with its scale.
-        The darkest colours are for changes of the size of a usual weight or more, so that small changes look small; where
-        a few are far larger than the rest, they all get these.
+        The darkest colours stand for changes as large as a typical weight or larger, so that small changes look small;
+        where a few changes are far larger than the rest, they all get the darkest colours.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     **options
@@ -192,7 +192,7 @@ def weights(graph: Any, prior: Any = None, ax: "Axes | None" = None, **options: 
     else:
         W0 = _prior(graph, prior, labels)
         title, name, shown = "Change of the weights W − W0", "W − W0", _pooled(W - W0)
-        # The darkest colour stands for a usual weight of the first graph with edges, at least; a few changes may go beyond it.
+        # The darkest colour stands for at least the median weight of W0 (or of W, if W0 has no edges); a few may exceed it.
         weight = next((float(np.median(X.data[X.data > 0])) for X in (W0, W) if (X.data > 0).any()), 0.0)
         sizes = np.abs(shown[shown != 0])
         largest, usual = sizes.max(initial=0.0), np.quantile(sizes, 0.99) if sizes.size else 0.0
@@ -230,7 +230,7 @@ def _prior(graph, prior, labels):
 
 
 def _pooled(W):
-    """W as an array of at most PIXELS cells a side, which hold the entry of largest size of their block."""
+    """W as an array of at most PIXELS cells a side, each of which holds the entry of largest size of its block."""
     K, W = W.shape[0], sparse.coo_array(W)
     step = -(-K // PIXELS)
     row, column = (index // step for index in W.coords)

@@ -20,15 +20,15 @@ CONTENTS = "contents"  # the entry with the fingerprints of the others, which fi
 
 
 def as_path(path, what):
-    """A user's path; `what` is the argument, for messages."""
+    """A user's path, checked; `what` names the argument in messages."""
     if not isinstance(path, str | bytes | os.PathLike) or b"\0" in os.fsencode(path):
         raise OptionError(f"{what} = {path!r} is no path. Give the name of a file.")
     return Path(os.fsdecode(path))
 
 
 def write_archive(path, arrays, compressed=False):
-    """Write arrays by name; what was in the file before stays there until all of them are on the disk, or on an OSError."""
-    path = Path(os.path.realpath(path))  # a link stays one
+    """Write arrays by name; an existing file is replaced only once all of them are on the disk, and kept on an OSError."""
+    path = Path(os.path.realpath(path))  # a link stays a link
     if path.exists():
         if not path.is_file():
             raise OSError(errno.EINVAL, "it is there and is not a file", str(path))
@@ -52,7 +52,7 @@ def write_archive(path, arrays, compressed=False):
 def read_archive(path, legacy=False):
     """Read what `write_archive` wrote, as a dict of arrays; with `legacy` also what earlier versions wrote.
 
-    An OSError says that the file cannot be opened, and a ValueError how it is no such archive, or not as it was written.
+    An OSError means that the file cannot be opened; a ValueError says why it is not such an archive, or not as written.
     """
     with open(path, "rb") as file:
         try:  # a damaged or foreign file may end in any exception of zipfile, zlib, NumPy or json
@@ -91,12 +91,12 @@ def _feed(digest, part):
     elif isinstance(part, np.ndarray) and part.dtype != object:
         digest.update(f"{part.dtype.str} {part.shape};".encode())
         digest.update(part.tobytes())
-    else:  # where an object's text has its address, that is another one in every session
+    else:  # an object's text may hold its address, which differs in every session
         digest.update(f"{re.sub(r' at 0x[0-9a-fA-F]+', '', repr(part))};".encode())
 
 
 _pandas = partial(optional, "pandas", "a label of pandas' types", "pandas")
-#: What reads the text of each type that JSON lacks.
+#: The reader of the text form of each type that JSON lacks.
 _READERS = {
     "date": datetime.date.fromisoformat,
     "datetime": datetime.datetime.fromisoformat,
@@ -131,7 +131,7 @@ def encoded(label):
 
 
 def decoded(entry):
-    """The label that `encoded` wrote; a ValueError where it wrote no such thing."""
+    """The label that `encoded` wrote; a ValueError if the entry is of another form."""
     if not isinstance(entry, dict | list):
         return entry
     kind, value = next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else ("", None)

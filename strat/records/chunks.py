@@ -15,23 +15,23 @@ from strat.records.records import Records
 from strat.records.sample import length, take
 from strat.records.strata import NodeList, in_order
 
-#: Numbers from which memory maps are read in chunks, records of a chunk of theirs, and of the sample of all.
+#: Numbers in memory maps from which these are read in chunks, records in such a chunk, and most records in the sample.
 MANY, ROWS, SAMPLE = 2**23, 2**16, 2**12
 
 
 class ChunkedRecords(Records):
     """Records in chunks; `arrays`, `weight` and ``strata.index`` are those of a sample, the start of the first chunk.
 
-    `source` is an iterable of chunks, or a function that returns one: methods run through it again and again. Without
-    `nodes`, the strata are the labels of all chunks, found by a pass over them. `engine` says where the chunks are. ``head``
-    has the sample as it was given, (*data, strata, weight), and ``first`` is the number of its chunk.
+    `source` is an iterable of chunks, or a function that returns one: methods iterate over it repeatedly. Without `nodes`,
+    the strata are the labels of all chunks, found by a pass over them. `engine` says where the chunks are. ``head`` has
+    the sample as it was given, (*data, strata, weight), and ``first`` is the number of the sample's chunk.
     """
 
     counts = property(lambda self: self.strata.counts)  # of all records, once the loss is bound to them
 
     def __init__(self, parameters, source, declared, nodes, engine=None):
         first = source() if callable(source) else source
-        # A function that gives the same iterator again gives no more than what is left of it.
+        # A function that returns the same iterator each time yields only what is left of it.
         once = hasattr(first, "__next__") and (first is source or source() is first)
         if once or not hasattr(first, "__iter__"):
             what = "an iterator" if first is source else "a function that returns the same iterator each time"
@@ -58,7 +58,7 @@ class ChunkedRecords(Records):
         super().__init__(sample.arrays, sample.strata, weight, sample.columns)
 
     def chunks(self):
-        """Pairs of a number and a chunk, which is read later, when a function's iterator may have filled its arrays again."""
+        """Pairs of a number and a chunk, copied if it comes from a function, whose iterator may refill its arrays."""
         return enumerate(map(_copied, self.source()) if callable(self.source) else self.source)
 
 
@@ -77,7 +77,7 @@ def read_chunk(chunk, parameters, arguments, options):
 
 @contextmanager
 def named(number):
-    """Errors about records of a chunk begin with its number."""
+    """Let errors about records of a chunk begin with its number."""
     try:
         yield
     except (DataError, GraphError, ShapeError) as error:
@@ -85,7 +85,7 @@ def named(number):
 
 
 def arguments_of(chunk, parameters, declared):
-    """Data, strata and weights (None without) of a pair of a number and a tuple, or a function that returns the tuple.
+    """Data, strata and weights (None if not given) of a numbered chunk, a tuple or a function that returns one.
 
     A tuple is ``(*data, strata)`` or ``(*data, strata, sample_weight)``; strata may be left out where they are declared.
     """
@@ -116,9 +116,9 @@ def _labels(arguments, declared, chunk):
 
 
 def chunks_of(data, strata, weight, chunks):
-    """The source of chunks that the arguments of ``fit`` mean; None where they are records at hand.
+    """The source of chunks that the arguments of ``fit`` describe; None where they are records in memory.
 
-    `chunks` are such a source, or a table whose columns the other arguments name.
+    `chunks` is such a source, or a table whose columns the other arguments name.
     """
     if chunks is None:
         delayed = any(hasattr(argument, "__dask_graph__") for argument in (*data, strata, weight))
@@ -133,14 +133,14 @@ def chunks_of(data, strata, weight, chunks):
 
 
 def of_maps(data, strata, weight):
-    """Chunks of arguments some of which are large memory maps; None where there are none."""
+    """Chunks of the arguments if some of these are large memory maps; else None."""
     given = [*data, *(argument for argument in (strata, weight) if argument is not None)]
     maps = [argument for argument in data if isinstance(argument, np.memmap)]
     if strata is None or isinstance(strata, str) or sum(argument.size for argument in maps) < MANY:
         return None
     N = len(maps[0])
     if any(not hasattr(argument, "__len__") or length(argument) != N for argument in given):
-        return None  # an error that others find
+        return None  # an error that is found elsewhere
     return [partial(_part, given, slice(first, first + ROWS)) for first in range(0, N, ROWS)]
 
 

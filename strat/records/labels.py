@@ -19,7 +19,7 @@ class RecordLabels:
     """The labels of N records, each distinct label stored once.
 
     ``values`` lists the distinct labels in the order in which they first occur, as plain Python objects; ``codes``, of
-    shape (N,), has the position in it of each record's label.
+    shape (N,), has the position in ``values`` of each record's label.
     """
 
     values: list
@@ -97,8 +97,8 @@ def split_positions(frame, declared):
 def read_labels(strata, frame=None, n_records=None, declared=None):
     """The `RecordLabels` of records.
 
-    `strata` has one hashable label per record: rows of several columns become tuples, and text that is all columns of the
-    first data argument, `frame`, means these. Where it is None, the `declared` columns do, by name or position.
+    `strata` has one hashable label per record, where rows of several columns become tuples, or names columns of the first
+    data argument, `frame`, that hold the labels. Where it is None, the `declared` columns do, by name or position.
     """
     if isinstance(strata, RecordLabels):
         return strata
@@ -111,7 +111,7 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
         )
     columns = named_columns(strata, frame)
     texts = isinstance(strata, list | tuple) and all(isinstance(name, str) for name in strata)
-    # Whether a list that cannot be labels, one per record, names some columns of the frame.
+    # Whether a list that is not as long as the frame, and so cannot hold labels, names some of its columns.
     some = texts and not set(getattr(frame, "columns", ())).isdisjoint(strata) and len(strata) != len(frame)
     if columns is not None:
         if repeated := [name for name in columns if list(frame.columns).count(name) > 1]:
@@ -166,7 +166,7 @@ def are_numbers(labels):
 
 
 def plain(label):
-    """A label with NumPy scalars turned into Python ones, inside tuples too; instants between microseconds stay NumPy's."""
+    """A label with NumPy scalars turned into Python ones, also in tuples; instants finer than microseconds stay NumPy's."""
     if getattr(label, "nanosecond", 0) and label.tzinfo is None:  # pandas'
         return label.to_datetime64()
     if isinstance(label, np.datetime64):
@@ -191,7 +191,7 @@ def is_missing(label):
 
 
 def _factorize_numbers(column):
-    """`_factorize` of whole numbers by a table of all numbers between the least and the largest; None where it is large."""
+    """`_factorize` of whole numbers by a table from the least number to the largest; None if it is large, or for others."""
     whole = getattr(getattr(column, "dtype", None), "kind", "?") in "iu" and not np.ma.is_masked(column)
     numbers = np.asarray(column if whole else ())
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not numbers.size:
@@ -245,7 +245,7 @@ def _items(column):
 
 
 def no_such_column(strata, frame, what):
-    """What is wrong with columns that `strata` names and a data argument does not have, and the way out."""
+    """A message about columns that `strata` names and a data argument lacks, with advice."""
     way = "Name a column, or pass one label per record."
     if not hasattr(frame, "columns"):
         numbers = "declare the columns by number, such as strata=[0, 1], as in scikit-learn's bags, which pass arrays"
@@ -271,7 +271,7 @@ def changed_axis(u, v):
 
 
 def axis_factors(*graphs):
-    """The name of the factor of the edges along each coordinate, ``{axis: name}``, where it has a name of its own."""
+    """The factor of the edges along each coordinate, ``{axis: name}``, where it has a name given by the user."""
     names = {}
     for graph in (graph for graph in graphs if isinstance(graph, nx.Graph)):
         for u, v, factor in graph.edges(data="factor"):

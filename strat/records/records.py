@@ -1,4 +1,4 @@
-"""What a user passes to fit, predict and score, read and checked once: records, strata and weights."""
+"""The arguments of fit, predict and score, read and checked once: records, strata and weights."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _ALLOWED = {
 
 @dataclass
 class Records:
-    """Records as arrays: one for each data Parameter as from `read_records`, the strata, and weights of shape (N,).
+    """Records as arrays: one for each data Parameter, by `read_records`, the strata, and weights of shape (N,).
 
     ``columns`` has the column names of the arguments that were DataFrames, by Parameter name.
     """
@@ -34,7 +34,7 @@ class Records:
     strata: Strata
     weight: np.ndarray
     columns: dict
-    #: Records of positive weight of each stratum (K,), and the mask of the strata that have some.
+    #: The number of records of positive weight in each stratum (K,), and the mask of the strata that have any.
     counts = property(lambda self: np.bincount(self.strata.index, self.weight > 0, self.strata.K))
     filled = property(lambda self: self.counts > 0)
 
@@ -42,11 +42,11 @@ class Records:
     def read(
         cls, parameters, data, strata, where, declared=None, nodes=None, weight=None, columns=None, part=None
     ):
-        """Read the user's arguments of fit, predict or score; `where` is the method, for messages.
+        """Read the user's arguments of fit, predict or score; `where` names the method in messages.
 
         Strata are those of `strata`, or of the `declared` columns of the first data argument; `nodes` has all of them in order.
-        `columns` are the names of columns at fit, which must be the same here. A `part` is read of more records: True,
-        or the `Device` that keeps them.
+        `columns` are the names of columns at fit, which must be the same here. `part` is set if these are only a part of all
+        records: to True, or to the `Device` that keeps them.
         """
         names, data, strata = [p.name() for p in parameters], tuple(map(as_frame, data)), as_frame(strata)
         _warn_of_order(dict(zip(names, data, strict=False)) | {"strata": strata, "sample_weight": weight})
@@ -138,7 +138,7 @@ def _first_of(names):
 def read_records(parameters, data, where="the data", device=None):
     """Arrays of the records: (N, *shape) floats, on a `Device` if one is given, or (N, size) CSR where the argument is sparse.
 
-    float64 and float32 arrays stay as they are; float32 becomes float64 where records are computed with, piece by piece.
+    float64 and float32 arrays are kept; computations convert float32 to float64, piece by piece.
     """
     check_count(parameters, data, where)
     read = read_array if device is None else partial(read_there, device)
@@ -154,7 +154,7 @@ def read_records(parameters, data, where="the data", device=None):
 
 
 def _check_attributes(parameter, array):
-    """Raise a DataError where records break what their Parameter was declared to be."""
+    """Raise a DataError where records violate the declared attributes of their Parameter."""
     values = array.data if sp.issparse(array) else array
     for name, (words, allowed) in _ALLOWED.items():
         if parameter.attributes.get(name) is not True or np.all(host(allowed(values))):
@@ -169,7 +169,7 @@ def _check_attributes(parameter, array):
 
 
 def check_count(parameters, data, where):
-    """Check that there is one argument for each Parameter; `where` is the caller, for messages."""
+    """Check that there is one argument for each Parameter; `where` names the caller in messages."""
     if len(data) == len(parameters):
         return
     if not parameters and where == "predict":
@@ -234,7 +234,7 @@ def read_array(name, shape, data):
             f"{name} was declared with shape {shape}, so its argument must have shape {rows} with one row for "
             f"each of N records, but it has shape {array.shape}.{hint}"
         )
-    # NaN fails both.
+    # NaN fails both comparisons.
     if array.size and not (float(array.min()) >= -LARGEST and float(array.max()) <= LARGEST):
         bad, column = np.argwhere(~(np.abs(array.astype(float)) <= LARGEST)), ""
         if array.ndim == 2:
@@ -244,7 +244,7 @@ def read_array(name, shape, data):
 
 
 def read_there(device, name, shape, data):
-    """The same as an array on a `Device`, which is not copied where it was one."""
+    """As `read_array`, but on a `Device`; an array that is there already is not copied."""
     if is_foreign(data) and data.ndim and tuple(data.shape[1:]) == shape and data.shape[0]:
         array, xp = device.array(data), device.xp
         if float(xp.min(array)) >= -LARGEST and float(xp.max(array)) <= LARGEST:
@@ -290,7 +290,7 @@ def _as_float(name, data, columns=None):
         raise DataError(_no_number(name, index, array[index] if array.size else array.dtype, columns))
     for index, value in np.ndenumerate(array):
         with suppress(TypeError, ValueError):
-            if not isinstance(value, (str, bytes, complex)):  # text is none, even where it reads like one
+            if not isinstance(value, (str, bytes, complex)):  # text is no number, even if it reads like one
                 float(value)
                 continue
         raise DataError(_no_number(name, index, value, columns))
@@ -309,7 +309,7 @@ def _no_number(name, index, value, columns=None):
 
 
 def _refuse(name, records, value, column):
-    """Raise the error about a value that is not finite or too large, the first of those in `records`."""
+    """Raise the error about a value that is not finite or too large, found first in `records`."""
     count = len(np.unique(records))
     more = f" ({count} records are affected)" if count > 1 else ""
     kind, way = "NaN" if np.isnan(value) else "an infinite value", "Drop these records or fill the values"

@@ -13,13 +13,13 @@ from strat.records.records import read_weight
 
 
 def computed(*arguments):
-    """The arguments, Dask collections as what they hold, where records are taken by position."""
+    """The arguments, with Dask collections computed, so that records can be taken by position."""
     lazy = any(hasattr(argument, "__dask_graph__") for argument in arguments)
     return optional("dask", "a Dask collection", "dask").compute(*arguments) if lazy else arguments
 
 
 class Sample:
-    """The arguments ``(*data, strata)`` of a fit, in the form in which they came; `where` is their name, for messages.
+    """The arguments ``(*data, strata)`` of a fit, in the form in which they came; `where` names them in messages.
 
     Strata may be left out where the models were declared with them. ``labels`` has the label of each record, ``by_column``
     says whether columns of the first data argument hold them, and ``weight`` (N,) is None where no weights are given.
@@ -74,7 +74,7 @@ class Sample:
 
             check_whole("folds", folds, 2)
             folds = StrataKFold(int(folds), random_state=random_state)
-        if isinstance(getattr(folds, "time", None), str):  # of a RollingOrigin, perhaps a factor of the graph
+        if isinstance(getattr(folds, "time", None), str):  # a RollingOrigin's, perhaps a factor of the graph
             factors = axis_factors(*(getattr(model, "graph", None) for model in self.models))
             folds, whole = copy.copy(folds), not isinstance(next(iter(self.labels.values), None), tuple)
             axes = [None if whole else axis for axis, name in factors.items() if name == folds.time]
@@ -127,7 +127,7 @@ def take(argument, index):
     if isinstance(argument, str):
         why = f"the data argument {argument!r} is text, not one number per record; names alone are for fit(…, chunks=frame)"
         raise DataError(f"{why}. Pass the column, as frame[{argument!r}].")
-    if isinstance(argument, list):  # whose labels may be of several kinds
+    if isinstance(argument, list):  # kept a list, as its labels may be of several kinds
         return argument[index] if isinstance(index, slice) else [argument[k] for k in index]
     return np.atleast_1d(np.asarray(host(argument)))[index]
 

@@ -1,4 +1,4 @@
-"""Splitters of records, as scikit-learn takes them: folds that keep strata, and origins that roll through time."""
+"""Splitters of records for scikit-learn: folds that spread every stratum evenly, and origins that roll through time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -54,7 +54,7 @@ class StrataSplitter(BaseCrossValidator):
         Returns
         -------
         int
-            How many.
+            The number of splits.
         """
         return self.n_splits
 
@@ -92,7 +92,7 @@ class StrataKFold(StrataSplitter):
         if n > N:
             raise DataError(f"{N} records cannot be spread over {n} folds; choose at most {N}.")
         rng = np.random.default_rng(self.random_state)
-        # Dealing the records of all strata in one round spreads each stratum and keeps the folds of equal size.
+        # Dealing out the records of all strata in one sequence spreads each stratum and keeps the folds equal in size.
         order = rng.permutation(N)
         order = order[np.argsort(labels.codes[order], kind="stable")]
         fold = np.empty(N, dtype=int)
@@ -104,7 +104,7 @@ class StrataKFold(StrataSplitter):
 class RollingOrigin(StrataSplitter):
     """Train on everything up to an origin in time, test on what follows; the origin rolls forward.
 
-    The last ``n_splits * horizon`` points in time are tested, ``horizon`` at once and each once, by fits to all records
+    The last ``n_splits * horizon`` points in time are tested, each once and ``horizon`` at a time, by fits to all records
     before them.
 
     Parameters

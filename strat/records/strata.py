@@ -12,7 +12,7 @@ from strat.records.labels import read_labels
 
 
 class NodeList(list):
-    """Strata in order, with the place of each."""
+    """Strata in order, with the position of each."""
 
     position = cached_property(lambda self: {label: k for k, label in enumerate(self)})
 
@@ -57,12 +57,12 @@ class Strata:
         return np.argsort(self.index.astype(small), kind="stable")
 
     def merged(self, labels=(None,)):
-        """The same records, all in the first of some strata."""
+        """The same records, all in the first of the strata `labels`."""
         return Strata(list(labels), self.index * 0)
 
 
 def in_order(labels):
-    """Labels sorted, or as they came where they cannot be compared."""
+    """Labels sorted, or in their given order where they cannot be compared."""
     for key in (None, _comparable):
         with suppress(TypeError):
             return sorted(labels, key=key)
@@ -70,7 +70,7 @@ def in_order(labels):
 
 
 def _comparable(label):
-    """A label with instants in NumPy's type, where some are between microseconds and Python's type cannot hold them."""
+    """A label with instants in NumPy's type, as Python's cannot hold those finer than microseconds."""
     if isinstance(label, tuple):
         return tuple(map(_comparable, label))
     return np.datetime64(label) if isinstance(label, datetime) and label.tzinfo is None else label
@@ -85,12 +85,12 @@ def some_of(labels):
 
 
 def _as_text(part):
-    """A part of a label as text, days and the starts of periods in one form whatever their type."""
+    """A part of a label as text, with days and starts of periods in one form, whatever their type."""
     return str(getattr(part, "start_time", part)).replace("T", " ").partition(" 00:00")[0]
 
 
 def did_you_mean(label, nodes):
-    """The node that was meant by a label that is none, as a sentence; empty where no node is like it."""
+    """A sentence that suggests the node meant by an unknown label; empty where no node is like it."""
     own, *texts = (tuple(map(_as_text, z if isinstance(z, tuple) else (z,))) for z in (label, *nodes))
     pairs = list(zip(nodes, texts, strict=True))
     twins = [node for node, parts in pairs if parts == own or str(node) == str(label)]

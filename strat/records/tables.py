@@ -10,7 +10,7 @@ from strat.errors import optional
 
 
 class Shown:
-    """What prints as aligned text: notebooks show it so, without breaking its lines."""
+    """An object that prints as aligned text; notebooks show this text without breaking its lines."""
 
     def __repr__(self):
         return str(self)
@@ -22,7 +22,7 @@ class Shown:
 class Table(Shown):
     """A subclass has ``cells()``, rows of values or None, and ``layout``, the head and the digits of each printed column.
 
-    The names of a mean and its standard error follow where a column has both. A last column "error" stands below the table.
+    If a column shows a mean and its standard error, their names follow. A last column "error" is printed below the table.
     """
 
     @property
@@ -31,7 +31,7 @@ class Table(Shown):
         return [name for head, _, *names in self.layout for name in names or [head]]
 
     def texts(self, errors=False):
-        """Head and rows as texts; with `errors` these too, where there are some."""
+        """Head and rows as texts; with `errors`, including the column of errors if there are any."""
         lines = [[head for head, *_ in self.layout]]
         for row in self.cells():
             row = iter(row)
@@ -40,7 +40,7 @@ class Table(Shown):
         return [line[:-1] for line in lines] if without else lines
 
     def printed(self, most=None):
-        """The table of the first rows, how many more there are, and errors, by the names in the first column."""
+        """Texts: the table of the first rows, how many more there are, and errors by the name in the first column."""
         lines, rows = self.texts(), self.cells()
         more = [f"… and {len(rows) - most} more (to_frame() has all)"] if most and len(rows) > most else []
         errors = [f"failed  {name}: {error}" for name, *_, error in rows if error]
@@ -48,7 +48,7 @@ class Table(Shown):
 
     def _repr_html_(self):
         before, table, after = str(self).partition(aligned(self.texts()))
-        if not table:  # the printed table is a part of the whole
+        if not table:  # only some of the rows are printed
             return super()._repr_html_()
 
         def line(row, tag="td"):
@@ -82,7 +82,7 @@ class Table(Shown):
 
 
 def aligned(lines, numbers=True):
-    """Rows of texts, the head first, as lines of equal columns: words to the left, `numbers` to the right."""
+    """Rows of texts, the head first, as lines of aligned columns: words to the left and, with `numbers`, numbers to the right."""
     columns = []
     for column in zip(*lines, strict=True):
         width, cells = max(map(len, column)), [cell for cell in column[1:] if cell]
@@ -93,7 +93,7 @@ def aligned(lines, numbers=True):
 
 
 def mean_and_error(values, weight=None):
-    """Weighted mean of n values, and its standard error; None where they do not exist (n = 0, n = 1, infinite values)."""
+    """Weighted mean of n values, and its standard error; None where one does not exist (n = 0, n = 1, infinite values)."""
     n = len(values)
     if n == 0:
         return None, None
@@ -106,7 +106,7 @@ def mean_and_error(values, weight=None):
 
 
 def text_of(value, error=None, digits=4):
-    """A value as text, floats with significant digits and perhaps a standard error; `digits` may be what makes the text."""
+    """A value as text, a float with significant digits and perhaps a standard error; `digits` may be a function for this."""
     if callable(digits):
         return digits(value)
     if not isinstance(value, float) or not math.isfinite(value):

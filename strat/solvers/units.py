@@ -20,8 +20,8 @@ class Units:
     share a unit; where theirs are too far apart, a cone program takes the place of the prox. Where the loss at the start is
     tiny or huge, it is the unit of the objective, and the size of parameters that changes it by as much again is their unit.
 
-    `theta` is the start, or a point near the solution (`fitted`), whose loss counts as it is. `problem` is the one in these units, or
-    the given one if its own units will do; `unit` (n,) holds the units of theta's coordinates, and `worth` is that of the objective.
+    `theta` is the start, or a point near the solution (`fitted`), whose loss counts as it is. `problem` is the one in these
+    units, or the given one if its own will do; `unit` (n,) holds the units of theta's coordinates, `worth` that of F.
     """
 
     def __init__(self, problem, theta, fitted=False):

@@ -45,7 +45,7 @@ class Evidence:
         self.edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
         codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
         terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
-        self.terms = terms = np.stack(terms)[:, positive]  # (A, E): each axis's weights on edges, at the start
+        self.terms = terms = np.stack(terms)[:, positive]  # (A, E): weights by axis and edge, at the start
         self.table, self.ridge, self.w = table_of(model, prior), ridge_of(model), terms.sum(axis=0)
         self.residuals = None  # the number of squared residuals, by the mean rank of a few records' Hessians
         if problem.loss.quadratic:
