@@ -103,7 +103,7 @@ def from_parameters(
         )
     if couples:
         points = points * np.sqrt(base.couple_weights(theta.values))
-    if counts is None:  # those of a model's records, where it has some
+    if counts is None:  # take those of a model's records, if known
         counts = getattr(theta, "_counts", None)
     else:
         counts = floats(counts)

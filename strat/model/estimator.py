@@ -172,8 +172,8 @@ class StratifiedModel(FittedParameters, ScikitLearnModel):
             Label of each record.
         unseen : {"error", "graph", "common"} or graph, optional
             What to do for labels that are not strata of the model: raise an error; use the weighted mean of the
-            neighbours' parameters along the edges of a graph that has these labels, or of the model's own graph
-            ("graph"), whose edges along one coordinate also hold for labels that it lacks; or use the common model.
+            neighbours' parameters, along the edges of a graph that has these labels or of the model's own ("graph"), whose
+            edges along one coordinate also hold for labels that it lacks; or use the common model of the fit's records.
 
         Returns
         -------

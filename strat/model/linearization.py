@@ -146,8 +146,8 @@ class ReducedHessian:
     """A = Qᵀ (H + C + G(w) ⊗ diag(couple)) Q for one linearisation of a fit.
 
     H = diag(blocks) holds the Hessian of each stratum's loss, C the regularizer's curvature, G(w) is the graph's Laplacian and Q
-    an orthonormal basis of the directions that are `free` in the regularizer's prox. The NewtonSystem, of the problem and its
-    weights, may serve several linearisations, and with it the preconditioner.
+    an orthonormal basis of the directions that are `free` in the regularizer's prox. The NewtonSystem of the problem and its
+    weights may serve several linearisations, together with its preconditioner.
     """
 
     def __init__(self, newton, blocks, free):

@@ -20,7 +20,7 @@ from strat.oracles.base import hessian_blocks
 from strat.oracles.clock import seconds_left
 from strat.records.strata import Strata
 
-#: Gradients of records are held one by one, up to so many numbers.
+#: Most numbers in the gradients of single records that are held at once.
 MOST_NUMBERS = 2**25
 #: A fit is suspect where some curvature of the loss is less than FLAT times the solver's tolerance (or LEAST) times that at
 #: theta = 0: slopes and curvatures vanish together where a fit runs away.

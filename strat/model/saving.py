@@ -37,7 +37,7 @@ KINDS = {
     "columns": lambda v: all(type(c) in (str, int) for c in (v if type(v) is list else [v])),
 }
 COMPONENT = {"class": "text", "params": {"*": "anything"}}
-#: All entries except the arrays. A list holds items of one kind; a dict has these names ("?": may be missing), or any ("*").
+#: All entries except the arrays. A list holds items of one kind; a dict has these names ("?": optional), or any ("*").
 META = {
     "format": WHOLE,
     "class": "one of StratifiedModel, CommonModel",

@@ -58,7 +58,7 @@ class ChunkedRecords(Records):
         super().__init__(sample.arrays, sample.strata, weight, sample.columns)
 
     def chunks(self):
-        """Pairs of a number and a chunk, copied if it comes from a function, whose iterator may refill its arrays."""
+        """Numbered chunks; a function's are copied, as its iterator may refill the arrays before they are read."""
         return enumerate(map(_copied, self.source()) if callable(self.source) else self.source)
 
 

@@ -24,7 +24,7 @@ class Algorithm:
     slow = False
     #: Whether that fit used up its iterations.
     endless = False
-    #: Iterations in which theta stayed far behind W.
+    #: Number of iterations in which theta stayed far behind W.
     apart = 0
     #: Set where x left the domain, so that no further step is possible.
     diverged = False

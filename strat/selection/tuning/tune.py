@@ -76,7 +76,7 @@ def tune(
     penalty : float or sequence, optional
         The loss is increased by `penalty` times the start's loss times the mean squared change of a weight, in units of
         the mean weight. Several values are tried from strong to weak; by default (1, 0.1, 0.01, 0.001) for "W0", else 0.
-        Where edges are tuned, the scales have no penalty, which then only preserves the ratios of the weights.
+        Where edges are tuned, the scales are not penalised, so that the penalty preserves only the weights' ratios.
     candidates : sequence or dict, optional
         Other graphs to try, each with its scale tuned: "knn", "exponential" and "entropy" are kernels on the parameters
         of the start's fit; "joint" and models that learn W give their W; graphs are taken as they are.
