@@ -31,7 +31,7 @@ _SHARED_TEXT = {
     base : BaseModel
         The declaration.""",
     "{nodes}": """graph : networkx.Graph or (labels, W), optional
-        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.""",
+        Its nodes are the strata; its weights do not enter the objective. By default the strata are the labels seen at fit.""",
     "{options}": """**options
         Keywords of ``StratifiedModel``.
 

@@ -129,7 +129,7 @@ class FittedParameters:
         W = sp.triu(sp.csr_array(self.W_)).tocoo()
         return weighted_problem(self, *W.coords, W.data.tolist(), kept={})[0]
 
-    def save(self, path: str | str | PathLike) -> None:
+    def save(self, path: str | PathLike) -> None:
         """Store arrays, labels, options and a readable copy of the declaration (npz with JSON, no pickle).
 
         Parameters

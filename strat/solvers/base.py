@@ -29,13 +29,14 @@ _WAYS = {
 
 #: Descriptions of the options that all solvers have, in place of "{options}" in their docstrings.
 _OPTIONS = """patience : int, optional
-        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
+        Stop when the validation loss has not improved for this many iterations, and return the best iterate.
     time_limit : float, optional
-        Stop after so many seconds of the whole call, starts that are fits of their own included.
+        Stop this many seconds after the call began; fits that only give a start count, too.
     callback : callable, optional
         Called as ``callback(state)`` after every iteration; returning True stops.
     checkpoint : path, optional
-        File from which an interrupted fit goes on that is the same in all but its stops; it is removed when the fit is done.
+        File from which an interrupted fit goes on. Only stopping rules may differ from those of the interrupted fit. The file is
+        removed when the fit is done.
     verbose : bool
         Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal."""
 

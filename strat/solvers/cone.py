@@ -42,7 +42,7 @@ class Cone(Solver):
     The dual solution of a program gives a subgradient u of the regularizer and constraints at theta. The residual is
     ||grad loss(theta) + G(W) theta + u|| over 1 + max(||grad loss||, ||G(W) theta||), a bound on that of other solvers. Where
     the loss has no gradient, u includes a subgradient of the loss. An estimate of F less its minimum, relative to F, then
-    replaces that norm if it is smaller, and the residual is at least the relative gap of primal and dual objective.
+    replaces that norm if it is smaller. Where a program is the whole problem, the residual is at least the relative gap.
 
     References
     ----------
