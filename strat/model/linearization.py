@@ -79,8 +79,8 @@ class Linearization:
         """⟨b, d⟩ to first order, where d is the change of theta from this problem to a nearby one, and v = solve(b)."""
         gradient = problem.loss.value_and_gradient(self.theta)[1]
         gradient = gradient + problem.laplacians(self.w, self.degrees).times(self.theta)
-        prox = problem.prox(self.units.outside(self._argument), self.units.steps(self._t))
-        fixed, right = self._split(self.units.inside(prox) - self._theta)
+        prox = self.units.regularizer(problem.regularizer).prox
+        fixed, right = self._split(prox(self._argument, self._t) - self._theta)
         unit, worth = self.units.unit, self.units.worth
         return float(np.vdot(unit * b, fixed) + worth * np.vdot(v / unit, right) - np.vdot(v, gradient))
 

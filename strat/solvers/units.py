@@ -51,9 +51,7 @@ class Units:
         if np.ndim(self.unit) or self.worth != 1:
             self.unit = np.broadcast_to(self.unit, problem.n).copy()
             couple = (1.0 if problem.couple is None else problem.couple) * self.unit**2 / self.worth
-            loss, r = (Rescaled(f, 1 / self.worth, self.unit) for f in (problem.loss, problem.regularizer))
-            if self.by_cones:
-                r.prox = ConeProx(r.cones, "the regularizer")
+            loss, r = Rescaled(problem.loss, 1 / self.worth, self.unit), self.regularizer(problem.regularizer)
             h = problem.graph_regularizer._times(1 / self.worth)
             self.problem = JointProblem(loss, r, h, problem.edges, problem.w0, couple, problem.outside)
 
@@ -84,10 +82,12 @@ class Units:
         """Parameters in these units."""
         return theta / self.unit
 
-    def steps(self, t):
-        """Steps (K,) of a prox in the user's units: (K,), or (K, n) where the units differ within a stratum."""
-        t = t[:, None] * (np.square(self.unit) / self.worth)
-        return t[:, 0] if np.ptp(self.unit) == 0 else t
+    def regularizer(self, regularizer):
+        """A regularizer of the user's parameters in these units."""
+        r = Rescaled(regularizer, 1 / self.worth, self.unit)
+        if self.by_cones:
+            r.prox = ConeProx(r.cones, "the regularizer")
+        return r
 
     def outside(self, theta):
         """Parameters in the user's units."""
