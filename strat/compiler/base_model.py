@@ -42,8 +42,8 @@ class BaseModel(Shown):
         Weight of each variable in the Laplacian's distance between strata: a number, an array of the variable's
         shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a graph
         with factors, a weight may be a dict of such weights by factor: ``{theta: {"year": 0.1, "place": 2.0}}``; factors
-        left out keep 1, and the key None is for edges without a factor. Where W is learned, these are all pairs of strata
-        that are not edges of the prior graph.
+        left out keep 1, and the key None is for edges without a factor, which, where W is learned, include all pairs of
+        strata that are not edges of the prior graph.
 
     Raises
     ------
@@ -119,7 +119,7 @@ class BaseModel(Shown):
         return {p.name(): p for p in found + coupling.parameters(self.couple)}
 
     def _values_with(self, given):
-        """Copies of the hyperparameters' values, by name; those given go before the Parameters' own."""
+        """Copies of the hyperparameters' values, by name; values `given` take precedence over the Parameters' own."""
         found = [(name, given.get(name, p.value)) for name, p in self.hyperparameters.items()]
         return {name: np.array(dense(v), dtype=float)[()] for name, v in found if v is not None}
 
@@ -129,20 +129,20 @@ class BaseModel(Shown):
         Parameters
         ----------
         seed : int
-            For the random numbers.
+            Seed of the random numbers.
 
         Returns
         -------
         Report
-            Of the loss, the regularizer with its constraints, and the prediction. It prints as a table; ``ok``
-            says whether everything agreed. Nothing is printed, and no Variable or Parameter changes its value.
+            On the loss, the regularizer with its constraints, and the prediction. It prints as a table; ``ok`` says
+            whether everything agreed. The method itself prints nothing, and no Variable or Parameter changes its value.
         """
         report, predict = self.loss_program.check(seed), self.predict_program
         report += self.regularizer_program.check(seed)
         return report if predict is None else report + check_prediction(predict, seed)
 
     def couple_weights(self, given: dict | None = None, factor: str | None = None) -> np.ndarray:
-        """Weights (n,) of the coordinates in the distance between strata, on edges of one factor, or of none."""
+        """Weights (n,) of the coordinates in the distance between strata, on edges of one factor or, for None, of no factor."""
         return coupling.weights(self.couple, self.layout, given or {}, factor)
 
     def __sklearn_clone__(self):
@@ -177,7 +177,7 @@ class BaseModel(Shown):
 
 
 def _check_parameters(base):
-    """Raise for data that occur nowhere, and for two hyperparameters of one name, by which their values are set."""
+    """Raise for data that occur nowhere, and for hyperparameters that share a name with data or with one another."""
     predict = [] if base.predict is None else [base.predict]
     found = [p for e in (base.loss, base.regularizer, *base.constraints, *predict) for p in e.parameters()]
     for p in base.data:

@@ -11,19 +11,19 @@ from strat.oracles.tape import BoundForm, BoundNode, Inner, Tape
 from strat.rules import text
 from strat.rules.powers import Square
 
-#: Share of a column's squares about its mean below which sums of squares are no gain, and below which it is rounding.
+#: Share of a column's sum of squares that is about its mean: if below SPREAD, sums lose digits; if below ROUNDING, it is noise.
 SPREAD, ROUNDING = 1e-4, 1e-14
 
 
 class Binder:
-    """Values of what has no variable in it, and oracles of the rest, on all records at once.
+    """Values of expressions without variables, and oracles of the others, on all records at once.
 
-    By CVXPY id, `leaves` has each data Parameter's array (N, size), dense or sparse, and `coordinates` the slices of the
-    variables in a stratum's vector of length n. `segments` is the grouping of records, None without records, and
-    ``on_illegal(node, mask)`` is called where data lie outside the domain of an atom, with i if they are its argument i.
+    `leaves` has the array (N, size) of each data Parameter, dense or sparse, and `coordinates` the slice of each variable in
+    a stratum's vector of length n, both by CVXPY id. `segments` groups the records, and is None without records.
+    ``on_illegal(node, mask)``, with a third argument i for argument i of an atom, is called for data outside its domain.
     """
 
-    blocks = None  # of records on a device
+    blocks = None  # set for records on a device
 
     def __init__(self, symbols, leaves, coordinates, n, segments, on_illegal=None):
         self.symbols, self.leaves, self.segments, self.n = symbols, leaves, segments, n
@@ -40,7 +40,7 @@ class Binder:
     def kinds(self, form):
         """Masks of the form's terms: in a variable, in an atom, in neither."""
         nodes = self.symbols.nodes
-        if len(self._atoms) != len(nodes):  # walkers add some
+        if len(self._atoms) != len(nodes):  # walkers may have added some
             self._atoms = np.array([isinstance(node, AtomNode) for node in nodes], dtype=bool)
         known, is_atom = form.column > 0, np.zeros(len(form.column), dtype=bool)
         is_atom[known] = self._atoms[self.symbols.owner(form.column[known])]
@@ -66,7 +66,7 @@ class Binder:
         """Whether the form's value differs between records of a stratum."""
         return bool((self.symbols.depends(form.column) | self.symbols.depends(form.coefficient)) & DATA)
 
-    # Values of what has no variable in it
+    # Values of expressions without variables
 
     def _value(self, node):
         """Value of a node: (R, size), R the number of records or 1."""
@@ -111,7 +111,7 @@ class Binder:
 
     def _pick(self, node, ids):
         positions = ids - node.start
-        if isinstance(node, Product):  # never kept: there may be many more products than data
+        if isinstance(node, Product):  # never cached: there may be many more products than data
             left, right = self.columns(node.left[positions]), self.columns(node.right[positions])
             if sp.issparse(left) or sp.issparse(right):
                 return sp.csc_array(left.multiply(right) if sp.issparse(left) else right.multiply(left))
@@ -138,7 +138,7 @@ class Binder:
             out = out @ sp.csr_array((np.ones(count), (np.arange(count), form.row)), (count, form.size))
         return out if sparse else dense(out)
 
-    # What has variables, bound
+    # Binding of expressions with variables
 
     def node(self, node):
         if node not in self._nodes:
@@ -202,7 +202,7 @@ def dense(values):
 class Assembly:
     """The parts of Σ_records form, sorted by how they are evaluated.
 
-    The form is a scalar of one record, weighed by `weight` (N,), or of one stratum, where that is None. With `statistics`
+    The form is a scalar of one record, weighted by `weight` (N,), or of one stratum if `weight` is None. With `statistics`,
     squares may become sums over records.
     """
 
@@ -214,7 +214,7 @@ class Assembly:
         self.constant, self.linear = self._sums(binder.values(form.at(rest)))[:, 0], np.zeros((K, binder.n))
         part = form.at(variable)
         columns = binder.flat(part.column)
-        # A few columns at a time: for x @ B @ y there are as many as entries of B, each as long as the data.
+        # A few columns at a time: x @ B @ y has one for each entry of B, each as long as the data.
         step = max(1, 2**20 // N)
         for first in range(0, len(columns), step):
             terms = np.arange(len(columns))[first : first + step]
@@ -256,7 +256,7 @@ class Assembly:
         tapes = self.binder.oracles(self.roots, self.active) if self.roots else []
         parts = [*self.quadratics, *tapes]
         if self.linear.any() or self.constant.any() or not parts:
-            # Beside a logarithm the mean slope says how large theta is.
+            # Where a function such as a logarithm sets no scale for theta, the mean slope sets it.
             slope = np.abs(self.linear).sum(axis=0) / (1 if self.weight is None else self.weight.sum() or 1)
             masks = [tape.scale_free for tape in tapes if hasattr(tape, "scale_free")]  # a device has none
             sizes = slope * np.any(masks or False, axis=0)
@@ -273,7 +273,7 @@ class Assembly:
 
 
 def _least_squares(form, weights):
-    """Σ weights × (affine form)² over records, weights (N, m), as a quadratic a stratum; None where that is no gain."""
+    """Σ weights × (affine form)² over records, weights (N, m), as a quadratic per stratum; None where that does not pay."""
     design, segments = form.design, form.segments
     known = design is not None and not form.inner and design.dense and design.m <= 64
     if not known or segments.K * design.n**2 > max(design.coefficients.size, segments.N):
@@ -283,8 +283,8 @@ def _least_squares(form, weights):
     square = np.einsum("kaa->ka", hessian)
     left = square - 2.0 * design.rmatvec(weights) ** 2 / total[:, None]
     if np.any((left > ROUNDING * square) & (left < SPREAD * square)):
-        return None  # a column is so far from 0 for its spread that the sums lose digits
-    # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
+        return None  # a column is so far from 0, relative to its spread, that the sums lose digits
+    # At the minimiser of a slightly regularised problem the residuals are small, so that little is lost to cancellation.
     slope = 2.0 * design.rmatvec(weights * (0.0 if form.offset is None else form.offset))
     ridge = (1e-9 * square + 1e-300)[:, :, None] * np.eye(design.n)
     centre = -np.linalg.solve(hessian + ridge, slope[..., None])[..., 0]

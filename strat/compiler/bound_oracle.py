@@ -1,4 +1,4 @@
-"""Programs with data: oracles of parameters by variable name, and values on each record."""
+"""Programs bound to records: oracles that take and return parameters by variable name."""
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class BoundOracle:
 
 
 def _never_nan(value):
-    """Values where inf - inf, of sums that have overflowed, is +inf: a convex function grows without bound there."""
+    """Values with +inf for NaN, which is inf - inf in sums that overflow: a convex function grows without bound there."""
     return np.where(np.isnan(value), np.inf, value)
 
 

@@ -1,4 +1,4 @@
-"""What a declaration must satisfy before anything is compiled, and warnings of what often means something else."""
+"""Checks that a declaration must pass before it is compiled, and warnings of expressions that often mean something else."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +16,9 @@ from strat.errors import (
 )
 from strat.rules import atoms, no_rule, short, text
 
-#: Atoms that stretch an argument to the shape of another.
+#: Atoms that broadcast one argument to the shape of another.
 BROADCASTING = (atoms.AddExpression, atoms.multiply, atoms.DivExpression, atoms.Elementwise)
-#: Functions of several numbers that have no meaning for one, and what they take of their argument.
+#: Functions of several numbers that are meaningless for a single one, and the word for what each computes.
 OVER_RECORDS = {
     (atoms.max, atoms.norm_inf): "maximum",
     atoms.min: "minimum",
@@ -28,16 +28,16 @@ OVER_RECORDS = {
     atoms.GeoMean: "geometric mean",
     atoms.dotsort: "weighted sum of sorted entries",
 }
-#: What standard deviations and variances are made of.
+#: Atoms from which standard deviations and variances are built.
 SIZES = (atoms.norm1, atoms.Pnorm, atoms.quad_over_lin)
-#: Where something that is not a constraint usually comes from.
+#: The usual mistake behind an entry that is not a constraint, by its type, and how to correct it.
 NO_CONSTRAINTS = {
     (bool, np.bool_): " A comparison without a variable, such as 1 >= 0, gives True or False: leave it out.",
     atoms.Expression: " An expression alone says nothing: compare it, with >=, <= or ==.",
     (list, tuple, dict, set): " Give one flat list of constraints.",
     type(None): " Where there are none, give an empty list.",
 }
-#: How the mean of the largest losses of a stratum is written for one record.
+#: How to write the mean of a stratum's largest losses as the loss of one record.
 CVAR = (
     " The cvar at level beta of a stratum's losses r is t + cp.pos(r - t) / (1 - beta), summed over records, with a "
     "cp.Variable t."
@@ -80,7 +80,7 @@ def check_data(data):
 
 
 def check_expression(expression, what):
-    """Raise unless an expression is a real scalar of finite numbers without accidents of shape."""
+    """Raise unless an expression is a real scalar with finite constants and without accidental broadcasting."""
     if expression.size != 1:
         raise ShapeError(
             f"{what} must be a scalar, but it has shape {expression.shape}: {text(expression)}. It is that of one record (or "
@@ -95,7 +95,7 @@ def check_expression(expression, what):
 
 
 def _check_numbers(expression, what, infinite=False):
-    """Raise for NaN and infinite numbers, where these are not allowed, and for psd_wrap of an indefinite matrix."""
+    """Raise for NaN, for infinite numbers unless `infinite` allows them, and for psd_wrap of an indefinite matrix."""
     for constant in expression.constants():
         value = constant.value
         values = value.data if sp.issparse(value) else np.asarray(value)
@@ -119,11 +119,11 @@ def _check_numbers(expression, what, infinite=False):
 
 
 def _check_broadcasts(expression, what):
-    """Raise ShapeError where (n,) meets (n, 1), which would become (n, n) without a word."""
+    """Raise ShapeError where (n,) meets (n, 1), which would silently become (n, n)."""
     for e in atoms.nodes(expression):
         if not isinstance(e, BROADCASTING) or len(e.args) < 2:
             continue
-        # Shapes before CVXPY broadcast them.
+        # The shapes before CVXPY's own broadcasting.
         shapes = [a.args[0].shape if isinstance(a, atoms.broadcast_to) else a.shape for a in e.args]
         vectors = {s[0] for s in shapes if len(s) == 1 and s[0] > 1}
         columns = {s[0] for s in shapes if len(s) == 2 and s[1] == 1 and s[0] > 1}
@@ -137,7 +137,7 @@ def _check_broadcasts(expression, what):
 
 
 def check_variables(variables):
-    """Raise DeclarationError for variables of one name, and for integer, boolean and complex ones."""
+    """Raise DeclarationError for variables that share a name, have Parameters as bounds, or are integer, boolean or complex."""
     by_name = {}
     for v in variables:
         name = v.name()
@@ -169,7 +169,7 @@ def check_no_data(expression, data, what):
 
 
 def check_constraints(constraints, data):
-    """The constraints as a tuple, from one or any collection of them, each convex and free of record data."""
+    """One constraint, or any collection of them, as a tuple; each must be convex and free of record data."""
     alone = isinstance(constraints, (str, dict, atoms.Expression, atoms.Constraint))
     constraints = (constraints,) if alone or not hasattr(constraints, "__iter__") else tuple(constraints)
     for c in constraints:
@@ -214,7 +214,7 @@ def check_per_record(expression, data):
 
 
 def _taken(e, walker):
-    """What is taken of a single number, or None where all is well."""
+    """The word for a function of several numbers that e takes of too few, or None where all is well."""
     size, sized = e.args[0].size, isinstance(e, SIZES) and e.args[0].is_affine()
     if size == 1 and isinstance(e, tuple(OVER_RECORDS)):
         return next(word for kind, word in OVER_RECORDS.items() if isinstance(e, kind))

@@ -1,4 +1,4 @@
-"""One set of coordinates that pieces tie together, and the closed form that its prox has."""
+"""One set of coordinates that pieces tie together, and the closed form of its prox."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -9,11 +9,11 @@ from strat.rules import text
 from strat.rules.piecewise import Abs
 
 DENSE = 3000  # coordinates of one component up to which a dense system is factorised
-SHOWN = 4  # most functions that are named where there is no closed form
+SHOWN = 4  # number of functions that the reason for having no closed form names at most
 
 
 class Component:
-    """The coordinates ``columns`` with all that touches them."""
+    """The coordinates ``columns`` with all functions and constraints that touch them."""
 
     def __init__(self, builder, columns):
         self.builder, self.columns, self.L, sets = builder, columns, len(columns), builder.sets
@@ -86,7 +86,7 @@ class Component:
         return ConeBlock(self.columns, d, self.q, self.Q[None, :], cone, rule, weight)
 
     def _subspace(self):
-        """A quadratic on an affine subspace, where coordinates with one value are too."""
+        """A quadratic on an affine subspace, to which coordinates with equal bounds belong as well."""
         fixed, free = self.low == self.high, np.isinf(self.low) & np.isinf(self.high)
         others = self.several or self.single or len(self.less[1]) or self.balls
         if others or self.L > DENSE or not np.all(fixed | free):
@@ -143,7 +143,7 @@ class Component:
         return GroupBlock(node.rule, shape, *parts, absolute=absolute)
 
     def _selected(self, node, entries):
-        """(groups, scale, offset, of the absolute value, shape) of entries whose arguments are single coordinates."""
+        """(groups, scale, offset, whether of absolute values, shape) of entries of single coordinates; None of others."""
         (form, *more), absolute = node.forms, False
         rows = self.builder.rows(form)
         if rows is None:
@@ -206,13 +206,13 @@ class Component:
         gap[edge] = -offset / slope
         odd = (ends[:, 1] != edge + 1) | (values.sum(axis=1) != 0) | (gap[edge] != -offset / slope)
         simple = self._simple(np.arange(self.L)[None, :])
-        # Absolute values and bounds combine with differences where they are the same along the path.
+        # Absolute values and bounds combine with differences only if they are the same along the whole path.
         parts = None if simple is None else [part for part in simple if part is not None]
         if np.any(odd) or parts is None or not even(*parts) or (parts and np.any(gap)):
             return None
         if self.single and np.ptp(self.Q):
             return None
-        # Slopes where the second end rises above the first by more than the gap, and where by less: ∞ for an inequality.
+        # Slopes where the second end minus the first exceeds the gap, and where it falls short: ∞ for an inequality.
         K, limit = max(map(len, weights)), np.where(np.arange(len(edge)) < limits, np.inf, 0.0)
         sizes = np.concatenate([np.broadcast_to(w, (K, w.shape[1])) for w in weights], axis=1) * np.abs(slope)
         up, down = np.zeros((2, K, 1, self.L - 1))
@@ -224,5 +224,5 @@ class Component:
 
 
 def even(*parts):
-    """Whether arrays are the same along their last axes."""
+    """Whether each array is constant along its last axis."""
     return all(np.array_equal(part, np.broadcast_to(part[..., :1], part.shape)) for part in parts)

@@ -1,4 +1,4 @@
-"""What CVXPY writes of a declaration: the cone programs of one stratum and of all records, and their losses as one vector."""
+"""Declarations in CVXPY's cone form: cone programs of one stratum and of all records, and the records' losses as one vector."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from strat.rules.approximated import refuse_approximations
 def stratum_cones(program, values, low=None, high=None, transposed=None):
     """The expression of a program without data, its constraints and its variables' attributes, as `Cones` of one stratum.
 
-    `values` are hyperparameters by CVXPY id; solutions keep the bounds `low` and `high`, and the symmetry, exactly.
+    `values` are hyperparameters by CVXPY id; solutions satisfy the bounds `low` and `high`, and the symmetry, exactly.
     """
     refuse_approximations(program.expression, *(a for c in program.constraints for a in c.args))
     numbers = {id(p): cp.Constant(values[p.id]) for p in program.hyperparameters}
@@ -49,9 +49,9 @@ def record_cones(program, walker, binder, weight):
 
 
 def stacked(e, walker, binder, theta, leaves):
-    """A number of each record, in the parameters (K n,) of all strata, as CVXPY's vector; None where an atom is not elementwise.
+    """A scalar of each record as a CVXPY vector in all strata's parameters theta (K n,); None where an atom is not elementwise.
 
-    Largest affine parts become P @ theta + q, and parameters that are no data the `leaves`, by id.
+    Maximal affine parts become P @ theta + q, and Parameters that are not data are replaced by the `leaves`, by id.
     """
     form, segments = walker(e), binder.segments
     variable, atom, rest = binder.kinds(form)
@@ -76,7 +76,7 @@ def stacked(e, walker, binder, theta, leaves):
 
 
 def _canonical(objective, constraints, variables, what, parameters=(), N=1, **others):
-    """A problem as `Cones` in the variables for the values (N, *shape) of the Parameters, as CVXPY writes it."""
+    """A problem in CVXPY's cone form, as `Cones` in the variables, at the values (N, *shape) of the Parameters."""
     try:
         P, q, A, start, places, size, order, kinds = _written(objective, constraints, variables)
     except Exception as error:
@@ -112,12 +112,12 @@ def _canonical(objective, constraints, variables, what, parameters=(), N=1, **ot
 def _written(objective, constraints, variables):
     """CVXPY's cone program of a convex problem: min ½ xᵀ P x + qᵀ x + r, subject to A x + b in cones that Clarabel takes.
 
-    Returns P (or None), (q, r) and (A, b), a row for each entry in Fortran order and a column for each entry of the Parameters
-    and for 1, the first place of the variables in x, where they are in C order, the Parameters' first columns by CVXPY id, the
-    length of x, the rows of A cone by cone, and the (kind, size or exponent) of each cone.
+    Returns P (or None), (q, r) and (A, b), with a row for each entry in Fortran order and a column for each entry of the
+    Parameters and for 1; the first place of the variables, in C order, in x; the first columns of the Parameters by CVXPY id;
+    the length of x; the rows of A cone by cone; and the (kind, size or exponent) of each cone.
     """
     ends = np.cumsum([v.size for v in variables])
-    # Without attributes, which CVXPY would replace by unknowns of its own.
+    # One variable without attributes: CVXPY would replace variables with attributes by unknowns of its own.
     theta, plain = cp.Variable(int(ends[-1])), {}
     for v, end in zip(variables, ends, strict=True):
         plain[id(v)] = with_sign(v, cp.reshape(theta[end - v.size : end], v.shape, order="C"))
@@ -126,7 +126,7 @@ def _written(objective, constraints, variables):
     for p in problem.parameters():
         p.value = np.full(p.shape, -1.0 if p.is_nonpos() else 1.0)
     data = problem.get_problem_data(cp.CLARABEL)[0]
-    wide = data["dims"].pnd  # power cones of many dimensions, which SCS does not take
+    wide = data["dims"].pnd  # power cones of many dimensions, which CVXPY splits for SCS
     data = problem.get_problem_data(cp.SCS)[0] if wide else data
     written, dims, order = data["param_prob"], data["dims"], np.arange(len(data["b"]))
     kinds = [("zero", dims.zero)] * (dims.zero > 0) + [("nonnegative", dims.nonneg)] * (dims.nonneg > 0)
@@ -153,11 +153,11 @@ def _entries(tensor, m, numbers):
 
 
 class _Template:
-    """The loss of one record as a cone program in which data are Parameters, and so all records at once.
+    """The loss of one record as a cone program with data as Parameters, which serves all records at once.
 
-    Largest affine parts become P @ theta + q, and largest parts without variables a Parameter s of their sign. Where such a
-    part multiplies a function, the function becomes an unknown of its own, bounded by it, so that the program stays linear in
-    its Parameters (CVXPY's DPP): one sparse product gives the numbers of all records.
+    Maximal affine parts become P @ theta + q, and maximal parts without variables become a Parameter s of their sign. Where s
+    multiplies a function, a new variable that is bounded by the function replaces it, so that the program stays linear in its
+    Parameters (CVXPY's DPP): one sparse product gives the numbers of all records.
     """
 
     def __init__(self, program, walker, binder):
@@ -168,7 +168,7 @@ class _Template:
         numbers = {id(p): cp.Constant(walker.values[p.id]) for p in program.hyperparameters}
         try:
             self.expression = self._copied(folded(program.expression, numbers, {id(p) for p in program.data}))
-        except Exception as error:  # CVXPY takes no Parameter where it takes the numbers
+        except Exception as error:  # CVXPY may reject a Parameter where it accepts its value
             raise NoOracleError(
                 f"{program.what} has no cone program that is linear in the data ({type(error).__name__}: {error})"
             ) from error
@@ -194,7 +194,7 @@ class _Template:
         return self._parameter(values, e.shape, **({sign: True} if sign else {}))
 
     def _root(self, e):
-        """R for each record with Rᵀ R = S, or its inverse, where uᵀ S u and uᵀ S⁻¹ u are the squares of R u."""
+        """R for each record, with Rᵀ R = S for uᵀ S u and Rᵀ R = S⁻¹ for uᵀ S⁻¹ u, so that either is ‖R u‖²."""
         S = self.binder.values(self.walker(e.args[1])).reshape(-1, *e.args[1].shape)
         values, vectors = np.linalg.eigh(0.5 * (S + S.swapaxes(1, 2)))
         root = np.sqrt(np.maximum(values, 0.0))
@@ -217,7 +217,7 @@ class _Template:
         return cp.reshape(u + self._parameter(q) if q.any() else u, e.shape, order="C")
 
     def _product(self, e):
-        """A product of a part without variables and a function, which becomes an unknown."""
+        """A product of a part without variables and a function, which a new variable bounded by it replaces."""
         args = []
         for a in e.args:
             inner = self._copied(a)

@@ -46,12 +46,12 @@ def by_factor(couple):
 
 
 def factors(couple):
-    """The factors that declared weights name, after None for edges without."""
+    """None, for edges without a factor, followed by the factors that declared weights name."""
     return list(dict.fromkeys([None, *(f for w in couple.values() if isinstance(w, dict) for f in w)]))
 
 
 def weights(couple, layout, given, factor=None):
-    """Weight of each coordinate, (n,), on edges of one factor, None for those without; `given` goes before Parameters' values."""
+    """Weight of each coordinate, (n,), on edges of a factor, or of none for None; `given` overrides the Parameters' values."""
     out = np.ones(layout.n)
     for name, weight in couple.items():
         where = f"couple[{name!r}]"
@@ -78,7 +78,7 @@ def weights(couple, layout, given, factor=None):
 def on_edges(base, given, prior, i, j):
     """Weight of each coordinate in the distance: (n,), or (E, n) on the edges (i, j) of the graph `prior` with factors.
 
-    Raises where a factor is none of the graph, and where an edge has several.
+    Raises where a factor is not one of the graph's, and where an edge has several factors.
     """
     if prior is None or not len(i) or not by_factor(base.couple):
         return weights(base.couple, base.layout, given)

@@ -15,9 +15,9 @@ from strat.rules.base import Chained
 
 
 class DeviceBinder(Binder):
-    """A `Binder` of the records at the places of `blocks`, on a device, where the coefficients of variables stay.
+    """A `Binder` of the records at the places of `blocks`, on a device; the coefficients of variables stay there.
 
-    What a record has few of passes through the host once: targets, offsets and weights.
+    Targets, offsets and weights, of which a record has only a few, pass through the host once.
     """
 
     def __init__(self, blocks, symbols, leaves, *others):
@@ -53,7 +53,7 @@ class DeviceBinder(Binder):
         return self.blocks.sum(host(self.device.xp.sum(product, axis=1)))
 
     def oracles(self, roots, active):
-        """Oracles whose sum is that of atoms with weights; those without data are of strata, on the host."""
+        """Oracles whose sum is that of atoms with weights; atoms without data are evaluated by stratum, on the host."""
         found = [self._loss(node, weight) for node, weight in roots.items() if node.has_data]
         rest = {node: weight for node, weight in roots.items() if not node.has_data}
         return found + (super().oracles(rest, active) if rest else [])

@@ -1,4 +1,4 @@
-"""CVXPY expressions read and rebuilt: their factors, the same on other leaves, attributes, and their contents."""
+"""Reading and rebuilding CVXPY expressions: factors, copies on other leaves, signs and attributes, contents."""
 
 import cvxpy as cp
 import numpy as np
@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from strat.rules import atoms
 from strat.rules.atoms import nodes
 
-#: Atoms with a number or Parameter that is none of their arguments.
+#: Atoms with a number or Parameter that is not among their arguments.
 WITH_NUMBER = (atoms.Power, atoms.huber)
 
 
@@ -18,7 +18,7 @@ def factors(expression):
 
 
 def matrix_factors(expression):
-    """Ids of what is the matrix of a quadratic form."""
+    """Ids of the expressions that are the matrix of a quadratic form."""
     return {id(e.args[1]) for e in nodes(expression) if isinstance(e, (atoms.QuadForm, atoms.MatrixFrac))}
 
 
@@ -29,7 +29,7 @@ def rebuilt(expression, replacements):
     def build(e):
         if id(e) not in memo:
             number = build(e.p if isinstance(e, atoms.Power) else e.M) if isinstance(e, WITH_NUMBER) else None
-            # Where M is a factor, too, it may be replaced by one of another sign, which a threshold does not have.
+            # If M is also a factor, its replacement may have another sign, which a threshold cannot have.
             if isinstance(e, atoms.huber) and number is not e.M and number.is_nonneg():
                 memo[id(e)] = cp.huber(build(e.args[0]), number)
             elif isinstance(e, atoms.Power) and number.value is not None:
@@ -44,7 +44,7 @@ def rebuilt(expression, replacements):
 
 
 def _power(e, base, exponent):
-    """The power of a base, or that of its absolute value: CVXPY's cones of u⁶, u¹⁰, u¹² and so on allow no u below 0."""
+    """The power of a base, or of its absolute value: CVXPY's cone forms of u⁶, u¹⁰, u¹² and so on do not allow u < 0."""
     p = float(exponent.value)
     if p > 0 and p % 2 == 0 and np.log2(p) % 1 and not base.is_nonneg() and not base.is_constant():
         return cp.power(cp.abs(base), p)
@@ -54,15 +54,15 @@ def _power(e, base, exponent):
 
 
 def folded(expression, leaves, stay=()):
-    """The expression on other leaves, by id, its factors as constants but for those with Parameters of ids in `stay`.
+    """The expression on other leaves, by id; its factors become constants, except those with Parameters of ids in `stay`.
 
-    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1.
+    To CVXPY ``1.0 + -1.0`` has no sign, so that ``(1 - y) * log(1 - p)`` would not be concave where y = 1.
     """
     matrices, numbers = matrix_factors(expression), {}
     for factor in factors(expression):
         if not any(id(p) in stay for p in factor.parameters()):
             value = cp.Constant(rebuilt(factor, leaves).value)
-            # Definiteness was checked with the values; CVXPY would ask again, with another tolerance.
+            # Definiteness was checked with the values; CVXPY would check it again, with another tolerance.
             semidefinite = id(factor) in matrices and sign_of(value.value, matrix=True) in "+0"
             numbers[id(factor)] = atoms.psd_wrap(value) if semidefinite else value
     return rebuilt(expression, leaves | numbers)
@@ -85,7 +85,7 @@ def eigenvalues(matrix):
 
 
 def with_sign(variable, plain):
-    """A plain variable that CVXPY believes to have the attributes' sign or symmetry, which some atoms need."""
+    """A plain variable, wrapped so that CVXPY assumes the sign or symmetry of `variable`, which some atoms need."""
     if variable.ndim == 2 and variable.is_psd():
         return atoms.psd_wrap(plain)
     if variable.is_nonneg():
@@ -98,7 +98,7 @@ def with_sign(variable, plain):
 def contents(base):
     """Every node of a declaration's expressions once, as numbers and text that tell whether two declarations are the same.
 
-    Variables and Parameters go by the order in which they occur, as CVXPY numbers those without a name anew in every session.
+    Variables and Parameters go by the order in which they occur, as CVXPY numbers unnamed ones anew in every session.
     """
     found, places = [], {}
 
@@ -114,7 +114,7 @@ def contents(base):
                 says = part.value
             elif isinstance(part, atoms.Variable | atoms.Parameter):
                 says = [(name, read(value)) for name, value in part.attributes.items()]
-            else:  # a constraint's data end with its number
+            else:  # a constraint's data end with its id
                 says = read((part.get_data() or [])[: -1 if isinstance(part, atoms.Constraint) else None])
             node = (type(part).__name__, getattr(part, "shape", None), says, read(part.args))
             places[id(part)] = len(found)

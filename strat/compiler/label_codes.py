@@ -1,4 +1,4 @@
-"""The codes of labels: which values of a data Parameter a loss is made for, found by evaluating it far out."""
+"""The codes of labels: the values of a data Parameter that a loss is meant for, found by evaluating it far from the origin."""
 
 from weakref import WeakKeyDictionary
 
@@ -7,12 +7,12 @@ import numpy as np
 from strat.errors import DataWarning
 from strat.records.strata import Strata
 
-#: Multiples of some directions at which losses are evaluated; one that falls without bound is linear at the far ones.
+#: Losses are evaluated at these multiples of DIRECTIONS directions; one unbounded below is linear at the far multiples.
 STEPS, DIRECTIONS = np.outer([1.0, 1e8], [-2.0, -1.0, 1.0, 2.0]), 8
-#: The values of a label that are tried, and the range of labels for which a loss is made that is bounded for some of them.
+#: The label values that are tried, and the labels that a loss is meant for if it is bounded below for some of these alone.
 CODES = np.array([-1.0, 0.0, 1.0, 2.0])
 BOUNDED = {(0.0, 1.0): (0, 1), (0.0, 1.0, 2.0): (0, np.inf), (-1.0, 0.0, 1.0): (-1, 1), (1.0,): "one-hot"}
-#: Of shares, and of losses relative to their size.
+#: Rounding error allowed in labels and shares, and in losses relative to their size.
 ROUNDING = 1e-6
 
 _KNOWN = WeakKeyDictionary()
@@ -21,24 +21,24 @@ _KNOWN = WeakKeyDictionary()
 def label_codes(program, values, records):
     """``{position of a data Parameter: "signs", (low, high) or "one-hot"}`` for those that are labels.
 
-    "signs" is a loss of a margin, y times a prediction: one number other than 0 where y is 0, and not growing with the
-    prediction where y is 1. The others are bounded below for labels in a range alone, as logistic(m) - y m is for y between
-    0 and 1. `values` are hyperparameters by name, and `records` arrays, of which only matrices matter; the codes do not depend
-    on them and are kept.
+    "signs" marks a loss of a margin, y times a prediction: it is constant and not 0 where y is 0, and does not grow with the
+    prediction where y is 1. The other losses are bounded below only for labels in a range, as logistic(m) - y m is for y
+    between 0 and 1. `values` are hyperparameters by name, and `records` are arrays, of which only matrices are used. The
+    codes do not depend on either, and are cached.
     """
     labels = [i for i, p in enumerate(program.data) if p.ndim < 2]
     if program in _KNOWN or not labels:
         return _KNOWN.get(program, {})
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(DIRECTIONS, program.layout.n))
-    directions[::2] = np.abs(directions[::2])  # all scores of a softmax fall together
+    directions[::2] = np.abs(directions[::2])  # along which all scores of a softmax fall together
     points = np.multiply.outer(STEPS, directions).reshape(-1, program.layout.n)
     shape = (len(points), len(labels), len(CODES))
-    # At every point one record for each code of each label, the others being the same for all.
+    # Every point has one record for each code of each label; all other data are the same.
     arrays = []
     for i, (p, record) in enumerate(zip(program.data, records, strict=True)):
         one = record[:1] if p.ndim > 1 else rng.uniform(0.2, 0.8, (1, *p.shape))
-        # Like shares of classes, for which a softmax loss is bounded below.
+        # Vectors sum to 1, as shares of classes do, for which a softmax loss is bounded below.
         one = one / one.sum() if p.ndim == 1 else one
         array = np.repeat(one, np.prod(shape), axis=0)
         if i in labels:
@@ -56,7 +56,7 @@ def label_codes(program, values, records):
         bounded, vector = ~falls[:, k].any(axis=0), program.data[i].ndim == 1
         kind = BOUNDED.get(tuple(CODES[bounded]))
         if bounded.all() and not vector:
-            # That of a margin is constant but not 0 for the code 0, and does not grow towards one side for the code 1.
+            # A margin's loss is constant but not 0 for the code 0, and does not grow towards one side for the code 1.
             zero, one, side = near[:, k, 1], near[:, k, 2], ends[:, k, 2].min(axis=1)
             falling = np.all(side <= one.min(axis=1)) and one.min() < one.max()
             if falling and np.isfinite(zero).all() and zero.min() == zero.max() != 0:
@@ -68,7 +68,7 @@ def label_codes(program, values, records):
 
 
 def warn_of_label_codes(codes, parameters, arrays, weight):
-    """Warn where labels of records with a weight have other codes than their loss is made for; codes from `label_codes`."""
+    """Warn where labels of records with positive weight are not those that the loss is meant for; `codes` by `label_codes`."""
     labels = {i: arrays[i] if weight.all() else arrays[i][weight > 0] for i in codes}
     signs = [i for i, kind in codes.items() if kind == "signs"]
     # Where a product of several data multiplies the prediction, one of them is the label.

@@ -1,4 +1,4 @@
-"""What a prox is made of: affine matrices and quadratics, the coordinates that atoms touch, and the sets."""
+"""The parts of a prox: affine matrices and quadratics, the coordinates that atoms touch, and the sets."""
 
 import operator
 from functools import cache
@@ -31,7 +31,7 @@ def affine(binder, form):
 
 
 def single_rows(A, b):
-    """(row, column, scale, offset) of the rows A z + b of one coordinate."""
+    """(row, column, scale, offset) of the rows of A z + b that have a single coordinate."""
     row = np.flatnonzero(np.diff(A.indptr) == 1)
     return row, A.indices[A.indptr[row]], A.data[A.indptr[row]], b[row]
 
@@ -52,7 +52,7 @@ def quadratic(binder, node, weight):
 
 
 def split(form, walker, binder):
-    """The form with each larger of two functions without atoms as a sum: max(a, b) = (a + b)/2 + |a − b|/2."""
+    """The form with each maximum of two functions without atoms as a sum: max(a, b) = (a + b)/2 + |a − b|/2."""
     used, parts = np.zeros(len(form.row), dtype=bool), []
     for node, terms in binder.atoms_of(form):
         inner = node.forms
@@ -70,7 +70,7 @@ def split(form, walker, binder):
 
 
 def supports(binder):
-    """A function that tells on which coordinates each output entry of an atom depends: a sparse matrix (entries, n)."""
+    """A function from an atom to a sparse matrix (entries, n): the coordinates on which each entry of its output depends."""
 
     @cache
     def support(node):
@@ -121,7 +121,7 @@ def attribute_constraints(variable, plain):
 
 
 def _cone(c, program, found):
-    """The semidefinite cone of one variable's entries, where these are the rows A z + b of a constraint; None of others."""
+    """The cone, "PSD" or "NSD", where the rows A z + b of a constraint are a multiple of one variable's entries; else None."""
     v, (A, b) = c.variables()[0], found or (None, None)
     alone = found and A.nnz == A.shape[0] == v.size and not b.any() and np.ptp(A.data) == 0
     same = alone and np.array_equal(A.indices, np.arange(program.layout.n)[program.layout.slices[v.name()]])
@@ -131,9 +131,9 @@ def _cone(c, program, found):
 class Sets:
     """Constraints and attributes of one stratum's variables, sorted by the sets that a prox knows.
 
-    ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and A z <= b, ``balls``
-    (atom node, weights of its entries, radius, text) of sets Σ weight × entry <= radius, ``cones`` names of semidefinite cones
-    by variable, ``transposed`` the coordinates of the transpose (symmetric variables), ``other`` texts of what is none of these.
+    ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and A z <= b,
+    ``balls`` (atom node, weights of its entries, radius, text) of sets Σ weight × entry <= radius, ``cones`` the semidefinite
+    cones by variable, ``transposed`` the coordinates of transposes (symmetric variables), ``other`` texts of other constraints.
     """
 
     def __init__(self, variables, layout):
@@ -148,7 +148,7 @@ class Sets:
 
     @property
     def restrict(self):
-        """Whether there is more than symmetry."""
+        """Whether there are constraints or attributes other than symmetry."""
         bounded = np.isfinite(self.low).any() or np.isfinite(self.high).any()
         rows = self.equalities or self.inequalities or self.balls
         return bool(bounded or rows or self.cones or self.other)
@@ -178,7 +178,7 @@ class Sets:
             self.high = np.minimum(self.high, self.high[self.transposed])
 
     def _add(self, form, binder, name, equal=False):
-        """Rows of a form that are 0, or at most 0: bounds of one coordinate, and what ties several."""
+        """Add rows that must be 0 (`equal`) or at most 0, as bounds of single coordinates and as rows that tie several."""
         found = affine(binder, form)
         if found is None:
             self._add_atoms(form, binder, name, equal)
@@ -195,7 +195,7 @@ class Sets:
             (self.equalities if equal else self.inequalities).append((A[several], -b[several]))
 
     def _add_atoms(self, form, binder, name, equal):
-        """Rows Σ weight × entries of one atom <= radius, and rows max(a, b, …) <= 0 as rows a <= 0, b <= 0, …"""
+        """Add rows Σ weight × entries of one atom <= radius, and rows max(a, b, …) <= 0 as rows a <= 0, b <= 0, …"""
         (variable, _, rest), found = binder.kinds(form), binder.atoms_of(form)
         if equal or len(found) != 1 or binder.has_data(form):
             self.other.append(name)

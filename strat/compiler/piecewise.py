@@ -33,7 +33,7 @@ class Direction:
 
 
 def _of_form(binder, form):
-    """(Direction, PiecewiseLinear) of a form of one entry, or None where it is something else."""
+    """(Direction, or None for a constant, PiecewiseLinear) of a form of one entry; None where it is not piecewise linear."""
     inner, own = binder.atoms_of(form), form.at(~binder.kinds(form)[1])
     direction = Direction(own)
     line = PiecewiseLinear([0.0], [direction.offset], direction.factor, direction.factor)
@@ -69,7 +69,7 @@ def of_atom(binder, node, entry):
 
 
 def kinks_at_zero(binder, node):
-    """Whether an atom is a piecewise linear function of one number with kinks where it is 0, as max(|u| − ε, 0)."""
+    """Whether each entry of an atom is a piecewise linear function of one number that is 0 at its kinks, as max(|u| − ε, 0)."""
     found = [of_atom(binder, node, entry) for entry in range(node.size)]
     functions = [function.simplified() for _, function in found] if all(found) else []
     sizes = ((np.abs(f.values).max(), max(1.0, np.abs(f.slopes).max())) for f in functions)
@@ -79,7 +79,7 @@ def kinks_at_zero(binder, node):
 def first_kink(binder, roots):
     """The first node at which the sum over the roots is not differentiable, or None.
 
-    A kink where the output is 0 disappears below an atom that is flat there, such as the square of a positive part.
+    A kink where the output is 0 disappears inside an atom that is flat at 0, such as the square of a positive part.
     """
     seen, stack = set(), [(node, False) for node in roots]
     while stack:
@@ -128,7 +128,7 @@ def smoothed(form, walker, binder, delta):
 
 
 def _absorbed(direction, coefficient, left, symbols):
-    """(slope, rest): the multiple of the argument that stands as linear terms in the form."""
+    """(slope, rest): the multiple of the direction among the form's linear terms, and the form without it."""
     weighed = symbols.product(np.full(len(direction.column), coefficient), direction.coefficient)
     varying = np.flatnonzero(direction.column)
     slopes = np.zeros(len(varying))

@@ -73,7 +73,7 @@ def compile(expression: cp.Expression | float, data: Sequence = (), constraints:
 
 
 def compiled(expression, data, constraints, what, smoothing=None, variables=()):
-    """The program of an expression in a role; data and constraints are checked, and data need not all occur in it."""
+    """The program of an expression in a role; data and constraints have been checked, and not all data need occur in it."""
     expression = check.as_expression(expression, what)
     check.check_expression(expression, what)
     found = {v.id: v for source in (*variables, expression, *constraints) for v in source.variables()}
@@ -95,7 +95,7 @@ class Program(Shown):
     expression : cvxpy.Expression
         The function.
     data, constraints, variables : tuple
-        One record's Parameters, constraints on one stratum's variables, and all of these in the parameter vector's order.
+        One record's Parameters, constraints on one stratum's variables, and these variables in the parameter vector's order.
     what : str
         The role of the expression, for messages.
     smoothing : float, optional
@@ -119,7 +119,7 @@ class Program(Shown):
         if not self.hyperparameters:  # whose values would be read as constants
             self._last = ({}, walker)
 
-    _ids = property(lambda self: frozenset(p.id for p in self.data))  # which deep copies have anew
+    _ids = property(lambda self: frozenset(p.id for p in self.data))  # deep copies have new ids
     curvature = cached_property(lambda self: Curvature(self.expression, self.what))
 
     @cached_property
@@ -134,11 +134,11 @@ class Program(Shown):
         return "\n".join([header(self), pieces, *prox_line(self)])
 
     def __getstate__(self):
-        """All but what goes by identities of expressions, which a copy has not."""
+        """All attributes but those that refer to expressions by object id, which a copy does not share."""
         return {k: v for k, v in self.__dict__.items() if k not in ("curvature", "_last")}
 
     def _read(self, given=None, arrays=(), strata=None, weight=None, part=None):
-        """What reads expressions, what gives their values at records, if any, and where the records came from."""
+        """(walker that reads expressions, binder that gives their values at records, if any, origin of the records or None)."""
         values = self.hyperparameter_values(given)
         key = {i: (value.shape, value.tobytes()) for i, value in values.items()}
         last = self.__dict__.get("_last")
@@ -147,7 +147,7 @@ class Program(Shown):
             for expression in (self.expression, *self.curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)
-        walker = last[1].copy()  # so that what it reads from here on changes no other's symbols
+        walker = last[1].copy()  # so that later reading does not change the symbols of others
         coordinates = {v.id: self.layout.slices[v.name()] for v in self.variables}
         if strata is None:
             return walker, Binder(walker.symbols, {}, coordinates, self.layout.n, None), None
@@ -159,14 +159,14 @@ class Program(Shown):
         origin, pairs = Origin(order, strata, self.data, arrays), zip(self.data, arrays, strict=True)
         leaves = {p.id: _rows(array, order) for p, array in pairs}
         illegal, index = None if weight is None else origin.illegal, strata.index[order]
-        if part is not None:  # the strata that occur
+        if part is not None:  # number the strata that occur
             index = np.cumsum(np.diff(index, prepend=index[:1]) > 0)
         segments = Segments(index, strata.K if part is None else index[-1] + 1)
         kind = Binder if blocks is None else partial(DeviceBinder, blocks)
         return walker, kind(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
 
     def hyperparameter_values(self, given=None):
-        """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own."""
+        """Values of the hyperparameters by CVXPY id; values `given` by name take precedence over the Parameters' own."""
         found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
         if missing := [p.name() for p, value in found if value is None]:
             one, names = len(missing) == 1, ", ".join(missing)
@@ -186,7 +186,7 @@ class Program(Shown):
         Parameters
         ----------
         seed : int
-            For the random numbers.
+            Seed of the random numbers.
 
         Returns
         -------
@@ -207,7 +207,7 @@ class Program(Shown):
         Parameters
         ----------
         *data : array-like
-            One argument for each data Parameter; rows are records. None at all for a program without data.
+            One argument for each data Parameter; rows are records. A program without data takes none.
         strata : sequence, optional
             Label of each record; None puts all records into one stratum.
         sample_weight : (N,) array-like, optional
@@ -245,7 +245,7 @@ class Program(Shown):
 
     @property
     def constraints_alone(self):
-        """The program of the constraints and attributes alone, of the expression 0."""
+        """The program of the constraints and attributes alone, with the expression 0."""
         return Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
 
     def bind_records(
@@ -253,11 +253,11 @@ class Program(Shown):
     ):
         """Flat oracle, of (K, n) arrays, of a program with data.
 
-        `arrays` are ``(N, *shape)`` or sparse (N, size); records of `weight` (N,) 0 are left out. `given` are hyperparameters by
-        name. `prox`: whether to look for one, or "free" for one that need not hold constraints and attributes (symmetry it
-        always holds), `smooth`: whether the declared smoothing applies, `statistics`: whether sums over records may take the
-        place of the records. `part` are the positions of the records to bind, sorted by stratum and of positive weight: the
-        oracle is one of the strata that these belong to, in order, and has no cones.
+        `arrays` are ``(N, *shape)`` or sparse (N, size); records whose `weight` (N,) is 0 are left out. `given` are
+        hyperparameters by name. `prox`: whether to look for one, or "free" for one that need not satisfy constraints and
+        attributes other than symmetry. `smooth`: whether the declared smoothing applies. `statistics`: whether sums over
+        records may replace the records. `part`: positions of the records to bind, sorted by stratum and of positive weight;
+        the oracle then has the strata of these records alone, in order, and no cones.
         """
         walker, binder, origin = self._read(given, arrays, strata, weight, part)
         self.curvature.check_values(walker, binder, origin)
@@ -266,7 +266,7 @@ class Program(Shown):
         width = self.smoothing if smooth else None
         if binder.blocks is not None:
             weight = weight * binder.blocks.real.reshape(-1)
-            # On devices, an atom within an atom is computed only as an envelope, here of width 0.
+            # On devices, nested atoms with kinks are computed only as an envelope, here of width 0.
             width = width if smooth or self.smoothing is None else 0.0
 
         def assembled(width):
@@ -280,7 +280,7 @@ class Program(Shown):
     def evaluation(self, arrays, strata, given=None, weight=None):
         """Values ``(N, *shape)`` of the expression on each record, as a function of theta (K, n).
 
-        Only with weights must the records keep the expression convex, as in ``bind_records``.
+        Where `weight` is given, the expression must be convex for the records, as in ``bind_records``.
         """
         if weight is not None and not self.curvature.always:
             self.curvature.check_values(*self._read(given, arrays, strata, weight))
@@ -288,7 +288,7 @@ class Program(Shown):
         return evaluation(walker(self.expression), binder, origin.order)
 
     def predictions(self, arrays, strata, given=None):
-        """Values (N, *shape) as a function of theta (K, n); where an atom is outside its domain, those of CVXPY."""
+        """Values (N, *shape) as a function of theta (K, n); where an atom is outside its domain, CVXPY's values."""
         values, reference = self.evaluation(arrays, strata, given), Reference(self, arrays, given or {})
 
         def predicted(theta):

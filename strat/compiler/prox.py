@@ -24,10 +24,10 @@ from strat.rules.piecewise import Abs
 
 
 def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, cones=True):
-    """The oracle of a program with the prox of the expression, and of its constraints and attributes unless that is "free".
+    """The oracle of a program with the prox of its expression, and of its constraints and attributes unless `prox` is "free".
 
-    ``why["prox"]`` says why the prox has no closed form. `cones`: whether records have a cone program.
-    ``apart()`` gives the same parts with piecewise linear functions read as such, where the expression is of records.
+    ``why["prox"]`` says why the prox has no closed form. `cones`: whether the records may be written as a cone program.
+    ``apart()``, for records' losses with kinks, gives the same parts with piecewise linear functions recognised as such.
     """
     binder, values = assembly.binder, walker.values
 
@@ -46,7 +46,7 @@ def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, 
         return assembly.oracle(records)
     check_fixed(program.constraints, values)
     sets = Sets(program.variables, program.layout)
-    # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
+    # A "free" prox satisfies no constraints, and no attributes except symmetry.
     if prox != "free":
         sets.restrict_to(program, walker, binder)
 
@@ -71,7 +71,7 @@ def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, 
 
     if not program.data:
         oracle.cones = Once(of_stratum)
-    # The loss of all records of a stratum may be one function of the stratum, as a regularizer is.
+    # Where no atom holds record data, a loss is a function of the stratum, as a regularizer is, and may have a closed form.
     if not assembly.quadratics and not any(node.has_data for node in assembly.roots):
         try:
             oracle.prox = builder.build()
@@ -83,8 +83,8 @@ def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, 
         cone_prox = ConeProx(oracle.cones, program.what, restricted=sets.restrict)
     elif records:
         cone_prox = ConeProx(Once(of_both), program.what, builder.domain())
-    # Newton's steps cannot end at an end of a domain where the value is finite. In losses such minima are rare, and a cone
-    # program of all records in every iteration would be slow.
+    # Newton's method cannot reach a minimum at an end of a domain where the value is finite. In losses such minima are rare,
+    # and a cone program of all records in every iteration would be slow, so that only regularizers are examined.
     inside = () if program.data else binder.inside(assembly.roots)
     ends = any(not n.forms[i].is_data for n in inside for i in (*n.rule.steep, *n.rule.closed))
     if not sets.restrict and not assembly.roots:
@@ -102,13 +102,13 @@ BYTES = 450
 
 
 class Once:
-    """A function without arguments, called when its result of about `size` numbers of records is first needed."""
+    """A function without arguments, called when its result, of about `size` numbers of records, is first needed, and cached."""
 
     def __init__(self, make, size=0):
         self._make, self._made, self.size = make, None, size
 
     def __call__(self):
-        if self._made is None:  # threads at once may make it twice
+        if self._made is None:  # concurrent threads may compute it twice
             try:
                 way = "smooth the loss (smoothing=1e-3 on the BaseModel)"
                 check_memory("the cone program of all records", BYTES * self.size, way)
@@ -121,14 +121,14 @@ class Once:
 
     def __getstate__(self):
         with suppress(NoOracleError):
-            self()  # functions inside functions are not pickled, their result is
+            self()  # nested functions cannot be pickled, but their result can
         return {**self.__dict__, "_make": None}
 
 
 class ProxBuilder:
-    """Builds the prox of Σ weight × atom + linear + quadratic over a set, on strata, by blocks that do not touch.
+    """Builds the prox of Σ weight × atom + linear + quadratic over a set, for all strata, from disjoint blocks of coordinates.
 
-    `weights` is ``{atom node: (K or 1, size) weights}``, `linear` (K or 1, n), `active` a mask of strata that have records.
+    `weights` is ``{atom node: (K or 1, size) weights}``, `linear` is (K or 1, n), and `active` masks the strata with records.
     """
 
     def __init__(self, binder, weights, linear, sets, layout, active=None):
@@ -144,13 +144,13 @@ class ProxBuilder:
                 matrices.append(found[0])
                 self.q = self.q + found[1]
         self.H = sum(matrices[1:], matrices[0]) if matrices else csr_array((self.n, self.n))
-        if sets.transposed is not None:  # what these parts are on symmetric variables
+        if sets.transposed is not None:  # restrict these parts to symmetric variables
             p, n = sets.transposed, np.arange(self.n)
             half = csr_array((np.full(2 * self.n, 0.5), (np.tile(n, 2), np.concatenate([n, p]))))
             self.q = symmetric(self.q, p)
             if not np.array_equal(*self.H.nonzero()):
                 self.H = csr_array(half @ self.H @ half)
-            else:  # a diagonal stays one: an entry and its transpose share theirs
+            else:  # a diagonal matrix stays diagonal: an entry and its transpose share their curvature
                 diagonal = self.H.diagonal()
                 self.H = csr_array((0.5 * (diagonal + diagonal[p]), (n, n)), shape=self.H.shape)
             for rows in (sets.equalities, sets.inequalities):
@@ -159,7 +159,7 @@ class ProxBuilder:
         self.pieces = [(node, self.support(node)) for node in self.nodes]
 
     def rows(self, form):
-        """``single_rows`` of an affine form without other rows; None of others."""
+        """``single_rows`` of an affine form if none of its rows has several coordinates, else None."""
         found = self.affine(form)
         single = found is not None and np.diff(found[0].indptr).max(initial=0) <= 1
         return single_rows(*found) if single else None
@@ -189,7 +189,7 @@ class ProxBuilder:
         return BlockProx(blocks, sets.transposed)
 
     def domain(self):
-        """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
+        """Bounds of all coordinates, including those that the domains of atoms imply."""
         low, high = self.sets.low.copy(), self.sets.high.copy()
         for node in self.binder.inside([*self.nodes, *(node for node, *_ in self.sets.balls)]):
             for i, ends in node.rule.intervals.items():
@@ -209,13 +209,13 @@ class ProxBuilder:
         rows += [self.support(node)[np.flatnonzero(weight)].indices for node, weight, *_ in sets.balls]
         tied = np.isin(np.arange(self.n), np.concatenate([[], *rows]))
         links += [csr_array((np.ones(len(r)), r, [0, len(r)]), (1, self.n)) for r in rows]
-        # A graph of the coordinates and of one node for each row that ties some of them.
+        # The graph has a node for each coordinate and for each row that ties coordinates together.
         rows, columns = (links := vstack([self.H, *links])).nonzero()
         graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=links.shape[:1] * 2)
         return connected_components(graph, directed=False)[1][: self.n], tied
 
     def _separable(self, columns):
-        """Blocks of single coordinates: one for all absolute values, and one for each other atom."""
+        """Blocks of single coordinates: one for all absolute values, one for each atom with a prox, one by Newton's method."""
         owner, absolute = np.full(self.n, -1), np.zeros(self.n, dtype=bool)
         for i, (node, matrix) in enumerate(self.pieces):
             mine = np.intersect1d(matrix.indices, columns)
@@ -226,7 +226,7 @@ class ProxBuilder:
         if np.any(absolute & (owner != -1)):
             raise NoProx("functions and absolute values of one coordinate have no joint closed form")
         soft, others, blocks = columns[owner[columns] == -1], [np.flatnonzero(owner == -2)], []
-        if len(soft):  # absolute values alone, or nothing
+        if len(soft):  # coordinates with absolute values alone, or without an atom
             nodes = [node for node, matrix in self.pieces if np.isin(matrix.indices, soft).any()]
             found, p = self.soft_parts(nodes), self.sets.transposed
             if found is None or (p is not None and not np.array_equal(found[1][soft], found[1][p[soft]])):
@@ -243,7 +243,7 @@ class ProxBuilder:
         return blocks + ([self._newton(others)] if len(others) else [])
 
     def soft_parts(self, nodes):
-        """(weights (K, n), centres (n,)) of the absolute values of single coordinates; None where some have two centres."""
+        """(weights (K, n), centres (n,)) of the absolute values of single coordinates; None where one has two centres."""
         K = max((len(self.nodes[node]) for node in nodes), default=1)
         weight, centre = np.zeros((K, self.n)), np.full(self.n, np.nan)
         for node in nodes:
@@ -259,7 +259,7 @@ class ProxBuilder:
         return weight, np.nan_to_num(centre) + 0.0
 
     def _scalar(self, columns, node):
-        """The block of one elementwise atom that knows its prox, once a coordinate; None for others."""
+        """The block of one elementwise atom that has a prox and takes each coordinate once; None for other atoms."""
         p, rows, constants = self.sets.transposed, self.rows(node.forms[0]), node.forms[1:]
         known = node.rule.separable and hasattr(node.rule, "prox") and all(form.is_data for form in constants)
         plain = p is None or np.array_equal(p[columns], columns)
@@ -271,7 +271,7 @@ class ProxBuilder:
         return ScalarBlock(columns, *self._parts(columns), **own, scale=scale, offset=offset)
 
     def _newton(self, columns):
-        """The block of smooth functions."""
+        """The block of coordinates with smooth functions, by Newton's method; raises NoProx where a function is not smooth."""
         binder, weights, p = self.binder, {}, self.sets.transposed
         touching = {node: part for node, m in self.pieces if (part := m[:, columns].tocsr()).nnz}
         paired = p is not None and np.any(p[columns] != columns)
@@ -282,7 +282,7 @@ class ProxBuilder:
             if paired or not (smooth and known):
                 why = f"{node.rule.name} in {text(node.expression)}"
                 raise NoProx(f"functions of one coordinate have no joint closed form: {why}")
-        for node, matrix in touching.items():  # of entries that touch these columns only
+        for node, matrix in touching.items():  # only the entries that touch these columns have a weight
             weight = self.nodes[node] * (np.diff(matrix.indptr) > 0)
             weights[binder.node(node)] = weight.reshape(len(weight), *node.shape)
         tape = Tape(binder.nodes(touching), weights, None, self.n, self.active)
@@ -290,6 +290,6 @@ class ProxBuilder:
         return NewtonBlock(columns, *self._parts(columns)[:2], *bounds, tape=tape)
 
     def _parts(self, columns):
-        """Linear and quadratic parts, and the bounds."""
+        """The linear and quadratic parts and the bounds of some coordinates."""
         low, high = self.sets.low[columns], self.sets.high[columns]
         return self.q[:, columns], self.diagonal[columns][None, :], low, high

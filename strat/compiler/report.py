@@ -1,4 +1,4 @@
-"""Programs as text: which rule each piece got and what can be computed of it."""
+"""Programs as text: the rule of each piece, and which oracles it has."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from strat.rules import short, text
 
 
 def prox_line(program, prox=True):
-    """How the prox is computed, where hyperparameters have values; of a loss, as at a few random records."""
+    """A list of the line that says how the prox is computed, of a loss at random records; empty where values are missing."""
     known = all(p.value is not None for p in program.hyperparameters)
     oracle = random_records(program, np.random.default_rng(0), {}, prox)[1] if known else None
     if oracle is None:
@@ -65,7 +65,7 @@ def _weight(symbols, form):
 
 
 def _name(symbols, symbol):
-    """A coefficient's name, such as x[2] or y*x[2]; none for the number one."""
+    """A coefficient's name, such as x[2] or y*x[2]; empty for the number one."""
     if symbol == 0:
         return ""
     node = symbols.nodes[symbols.owner(symbol)]

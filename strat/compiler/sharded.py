@@ -1,4 +1,4 @@
-"""A loss bound to records piece by piece, so that all cores work and only the pieces at work are copied."""
+"""A loss bound to records piece by piece, so that all cores are used and only the pieces in use are copied."""
 
 from functools import cache, partial
 
@@ -9,30 +9,30 @@ from strat.oracles.base import Quadratic, SumOracle, hessian_blocks
 from strat.oracles.shards import LocalSum, Shard, Shards
 from strat.records.chunks import named
 
-#: Numbers of records from which they are bound in pieces, and up to which the bound pieces are kept.
+#: Count of numbers in the records from which they are bound in pieces, and up to which the bound pieces are cached.
 MANY, KEPT = 2**23, 2**27
-#: Numbers of a piece.
+#: Count of numbers in a piece.
 PIECE = 2**20
-#: Numbers of the Hessians up to which quadratics are summed once and for all.
+#: Count of numbers in all strata's Hessians up to which quadratics are summed once and for all.
 STATISTICS = 2**27
-#: Records of all strata by which the loss is known.
+#: Number of records, from all strata, in the sample that shows which oracles the loss has.
 SAMPLE = 2**12
 
 
 def in_pieces(program, arrays, strata, weight, given, smooth=True):
     """The loss at records in memory as a sum of pieces; None where it needs all records at once."""
     K, N, n = strata.K, strata.N, program.layout.n
-    width = max(sum(array.size for array in arrays) // N, 1)  # of a sparse array what it stores
+    width = max(sum(array.size for array in arrays) // N, 1)  # of a sparse array, the stored numbers
     bind = partial(program.bind_records, arrays, weight=weight, given=given, smooth=smooth)
     some = np.flatnonzero(weight)
     like = bind(strata=strata.merged(), part=some[:: max(1, len(some) // SAMPLE)])
-    # Derivatives are all that methods need of a loss that has two, no domain and no kinks that are smoothed.
+    # Methods use derivatives alone of a loss that is twice differentiable, finite everywhere and without smoothed kinks.
     kinked = any(part.kinked_rows is not None for part in like.parts)
     nodes = [node for part in like.parts for node in getattr(part, "nodes", ())]
     if kinked or not like.has("hessian_operator") or any(node.rule.restricted for node in nodes):
         return None
     step = max(1, PIECE // width)
-    # Neighbours in memory make a piece where they are in order, or its sums over all strata are no larger than itself.
+    # A piece is a run of neighbours in memory if records are sorted, or if sums over all strata are no larger than a piece.
     ascending = (strata.index[1:] >= strata.index[:-1]).all()
     neighbours, small = ascending or K * n * n <= PIECE, np.min_scalar_type(K)
 
@@ -80,7 +80,7 @@ def in_chunks(program, records, shared, given, smooth=True):
 
 
 def sum_over(engine, K, like):
-    """The sum over an engine's shards of K strata: of quadratics by their statistics, where these are fewer than the records.
+    """The sum over an engine's shards of K strata; a quadratic loss becomes its statistics where these are small enough.
 
     `like` is the oracle of a sample of the records, in one stratum.
     """

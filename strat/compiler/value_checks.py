@@ -1,7 +1,7 @@
 """What the values of data and hyperparameters must satisfy: convexity, domains, constraints without variables.
 
-CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here each *factor* (a largest sub-expression without
-variables) is replaced by a parameter of the sign that its values have.
+To CVXPY a Parameter has no sign, so ``-y*log(p)`` would not be convex. Here each *factor*, a maximal sub-expression without
+variables, is replaced by a Parameter with the sign of its values.
 """
 
 from itertools import product
@@ -18,13 +18,13 @@ from strat.oracles.base import host
 from strat.records.strata import some_of
 from strat.rules import atoms, text
 
-#: More unsigned factors than this are not tried in all combinations before there are data.
+#: Number of factors up to which all combinations of signs are tried before there are data.
 MAX_FACTORS = 8
 #: Attributes of a matrix by the sign of its eigenvalues.
 DEFINITE = {"+": {"PSD": True}, "0": {"PSD": True}, "-": {"NSD": True}, "?": {"symmetric": True}}
-#: An array with so many rows or more that is as long as the records is one of records.
+#: Number of rows from which an array as long as the records is taken to hold data of the records.
 MANY = 10
-#: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
+#: A column whose numbers differ by less than this share of their size keeps too few digits; number of rows sampled first.
 SPREAD, SAMPLED = 2e-5, 100
 
 
@@ -39,7 +39,7 @@ class Curvature:
         self.factors, self.matrices = factors(expression), matrix_factors(expression)
         self._unknown, self._known = ("?",) * len(self.factors), {}
         powers = [e.p for e in atoms.nodes(expression) if isinstance(e, atoms.Power)]
-        # Exponents count with their values, and not their signs alone: those bound last, by both ids.
+        # Of exponents the values matter, not the signs alone; kept here as last bound, by object id and CVXPY id.
         self._exponents = {(id(p), p.id): p for p in powers if isinstance(p, atoms.Parameter)}
 
     def _convex(self, signs):
@@ -50,7 +50,7 @@ class Curvature:
         return self._known[key]
 
     def _signed(self, e, signs):
-        """The expression with Parameters of these signs for its factors."""
+        """The expression with Parameters of these signs in place of its factors."""
         own = {place: p for (place, _), p in self._exponents.items()}
         for f, sign in zip(self.factors, signs, strict=True):
             attributes = {"nonneg": sign in "+0", "nonpos": sign in "-0"}
@@ -84,17 +84,17 @@ class Curvature:
         return None if any(s.is_convex() or s.is_concave() for s in signed) else e
 
     def _offending(self, signs):
-        """Position of a factor, and the sign it should have, that keep the expression from being convex; None if unclear."""
+        """(position, required sign) of a factor whose sign keeps the expression from being convex; None if unclear."""
         found = []
         for wanted in filter(self._convex, self._assignments()[1:]):
             wrong = [i for i, (s, w) in enumerate(zip(signs, wanted, strict=True)) if s not in (w, "0")]
-            # A factor may have any sign where the expression stays convex, the others being as wanted.
+            # A wrong sign does not matter where the expression is convex once all other signs are as wanted.
             needed = (i for i in wrong if not self._convex((*wanted[:i], signs[i], *wanted[i + 1 :])))
             found.append([(i, wanted[i]) for i in needed])
         return min(filter(None, found), key=len, default=[None])[0]
 
     def check_values(self, walker, binder, origin=None):
-        """Raise where the signs of data or hyperparameters make the expression non-convex; origin is that of the data."""
+        """Raise where signs of data or hyperparameters make the expression non-convex; `origin` tells where data came from."""
         self._exponents = {ids: cp.Constant(walker.values[ids[1]]) for ids in self._exponents}
         if self.always:
             return
@@ -130,13 +130,13 @@ class Curvature:
 
 
 class Origin:
-    """Where records, sorted by `order`, came from, for messages; `arrays` are the data as given."""
+    """Where the records, sorted by `order`, came from, for error messages; `arrays` are the data as given."""
 
     def __init__(self, order, strata, data, arrays):
         self.order, self.strata, self.data, self.arrays = order, strata, data, arrays
 
     def first(self, mask, parameters):
-        """The first of the sorted records with a masked entry, and its scalar data."""
+        """Text that names the first record as given with an entry in `mask`, which is over sorted records, and its data."""
         mask = np.asarray(dense(mask)).reshape(mask.shape[0], -1).any(axis=1)
         mask = np.broadcast_to(mask, len(self.order))
         first = int(self.order[mask].min())
@@ -149,7 +149,7 @@ class Origin:
         return f"record {first}{where} has {', '.join(have) or 'another value'}{more}"
 
     def illegal(self, node, mask, i=None):
-        """Raise DataError for data outside the domain of an atom of data alone, or for argument i of an atom."""
+        """Raise DataError for data outside the domain of an atom of data alone, or of an atom's argument i."""
         e = node.expression
         part, why = (e.args[i] if i is not None and i < len(e.args) else e), "is undefined or infinite:"
         if i is not None:
@@ -256,13 +256,13 @@ def replacement(e):
 
 
 def warn_of_lost_digits(base, records):
-    """Warn where the numbers of a column differ by so little of their size that double precision hides how they differ."""
+    """Warn where a column varies so little relative to its size that double precision hides the differences."""
     for parameter, array in zip(base.data, records.arrays, strict=True):
         if not isinstance(array, np.ndarray):
             continue
         rows = array.reshape(len(array), -1)
         names = records.columns.get(parameter.name()) or range(rows.shape[1])
-        columns = np.flatnonzero(_spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD)  # most are seen to vary
+        columns = np.flatnonzero(_spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD)  # the sample shows that most vary
         if lost := [names[c] for c in columns if 0 < _spread(rows[:, c : c + 1])[0] < SPREAD]:
             DataWarning.warn(
                 f"column {some_of(lost)} of {parameter.name()}: the numbers differ by less than {SPREAD:g} of their size, "
@@ -271,6 +271,6 @@ def warn_of_lost_digits(base, records):
 
 
 def _spread(rows):
-    """Largest difference of every column over its largest size."""
+    """The range of every column over its largest absolute value."""
     high, low = rows.max(axis=0, initial=-np.inf), rows.min(axis=0, initial=np.inf)
     return (high - low) / np.maximum(np.maximum(high, -low), 1e-300)

@@ -1,4 +1,4 @@
-"""Check: a compiled program against CVXPY itself, at random records and points for which it is convex and finite."""
+"""Comparison of a compiled program with CVXPY itself, at random records and points where it is convex and finite."""
 
 import warnings
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ TRIES = 600
 
 
 def random_records(program, rng, given, prox=True):
-    """(arrays, flat oracle, points) for the first random data that the program accepts, or Nones; `given` are hyperparameters."""
+    """(arrays, flat oracle, points) for the first random data that the program accepts, else Nones; hyperparameters `given`."""
     for arrays in _draws(program.data, rng, len(INDEX)):
         try:
             if program.data:
@@ -54,7 +54,7 @@ def _random_points(program, oracle, rng):
     names = [v.name() for v in program.variables]
     for drawn in _draws(program.variables, rng, K):
         packed = program.layout.pack(dict(zip(names, drawn, strict=True)))
-        # Away from the boundary of the domain, where differences have no meaning.
+        # Points keep away from the boundary of the domain, where finite differences have no meaning.
         near = [np.isfinite(oracle.value(packed + shift)) for shift in (0.0, -1e-3, 1e-3)]
         fine = ~found & np.all(near, axis=0)
         theta[fine] = packed[fine]
@@ -65,7 +65,7 @@ def _random_points(program, oracle, rng):
 
 
 def _draws(leaves, rng, count):
-    """Values (count, *shape) of each leaf: of one kind for all first, then of kinds at random."""
+    """Values (count, *shape) of each leaf: first of one kind for all leaves, then of random kinds."""
     for i in range(len(KINDS) + TRIES * (len(leaves) > 1)):
         kinds = rng.choice(KINDS, len(leaves)) if i >= len(KINDS) else [KINDS[i]] * len(leaves)
         values = [draw(rng, (count, *leaf.shape)) for leaf, draw in zip(leaves, kinds, strict=True)]
@@ -73,23 +73,23 @@ def _draws(leaves, rng, count):
 
 
 def _inside(leaf, value):
-    """A value with the leaf's attributes."""
+    """The value projected onto the leaf's attributes."""
     # CVXPY warns about sparse values, which it makes itself.
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         value = leaf.project(value)
-    value = value.toarray() if sp.issparse(value) else value  # of diagonal matrices
+    value = value.toarray() if sp.issparse(value) else value  # as it is for diagonal matrices
     return np.asarray(value, dtype=float).reshape(leaf.shape)
 
 
 def _semidefinite(rng, shape):
-    """Semidefinite where the shape is that of square matrices, else positive."""
+    """Semidefinite matrices where the shape is that of square matrices, else positive numbers."""
     if len(shape) < 3 or shape[-1] != shape[-2]:
         return rng.uniform(0.2, 2, size=shape)
     root = rng.normal(size=shape)
     return root @ np.swapaxes(root, -1, -2) + 0.5 * np.eye(shape[-1])
 
 
-#: Largest error (relative to 1 + size) of what CVXPY itself knows to rounding, by differences, or from a solver.
+#: Largest error allowed, relative to 1 + size: CVXPY's own figure is exact to rounding, a difference, or from a solver.
 TOLERANCE = {"value": 1e-9, "gradient": 1e-6, "Hessian product": 1e-5, "prox": 1e-5}
 STEPS = np.array([0.1, 1.0, 10.0])
 
@@ -102,12 +102,12 @@ class Row:
     oracle: str
     error: float
     points: int
-    #: Whether the error is what rounding, differences and a solver explain.
+    #: Whether rounding, finite differences or the solver's accuracy explain the error.
     ok = property(lambda self: self.error <= TOLERANCE[self.oracle])
 
 
 class Report(Shown):
-    """What was compared with CVXPY (`rows`), and how well they agree; `notes` say what could not be. It prints as a table."""
+    """The comparisons with CVXPY (`rows`); `notes` say what could not be compared. It prints as a table."""
 
     def __init__(self, rows, notes=()):
         self.rows, self.notes = list(rows), list(notes)
@@ -130,7 +130,7 @@ class Report(Shown):
 
 
 def check_program(program, seed=0):
-    """Compare a program's oracles with CVXPY, on leaves of its own: no Variable or Parameter changes its value."""
+    """Compare a program's oracles with CVXPY on copies of its leaves, so that no Variable or Parameter changes its value."""
     rng, rows, notes = np.random.default_rng(seed), [], []
     piece, given = f"{program.what}: {text(program.expression)}", _missing_values(program, rng)
     arrays, oracle, theta = random_records(program, rng, given)
@@ -179,7 +179,7 @@ def check_prediction(program, seed=0):
 
 
 def _slope_error(function, product, theta, directions, h=1e-5):
-    """Largest error of derivatives along directions, product(d), relative to differences of a function at five points."""
+    """Largest error of directional derivatives, product(d), against five-point differences of a function."""
     errors = []
     for d in directions:
         sides = [np.reshape(function(theta + step * d), (len(d), -1)) for step in (-2 * h, -h, h, 2 * h)]
@@ -191,7 +191,7 @@ def _slope_error(function, product, theta, directions, h=1e-5):
 
 
 def _prox_error(oracle, reference, v):
-    """Error of the prox: the distance to CVXPY's solution, or what the objectives of both say if that is less."""
+    """Error of the prox: its distance to CVXPY's solution, or the bound from the two objectives if that is smaller."""
     v[1] = 0.0
     z, found = oracle.prox(v, STEPS), reference.prox(v)
 
@@ -199,7 +199,7 @@ def _prox_error(oracle, reference, v):
         return oracle.value(point) + ((point - v) ** 2).sum(axis=1) / (2 * STEPS)
 
     distance = np.abs(z - found).max(axis=1) / (1 + np.abs(found).max(axis=1))
-    # f + ‖· − v‖²/(2t) grows at least like the square of the distance to its minimiser, over 2t.
+    # f + ‖· − v‖²/(2t) exceeds its minimum by at least the squared distance to the minimiser over 2t.
     with np.errstate(invalid="ignore"):
         gap = np.sqrt(2 * STEPS * np.maximum(objective(z) - objective(found), 0.0))
     error = np.fmin(distance, np.where(np.isnan(gap), np.inf, gap)) + reference.violation(z)
@@ -213,7 +213,7 @@ class Reference:
         self.program, self.arrays, self.given = program, arrays, given
 
     def _on(self, e, variables, record=None):
-        """The expression of one record on other variables, by name, each part without them as a number of known sign."""
+        """The expression of one record on other `variables`, by name; parts without variables become numbers of known sign."""
         program = self.program
         values = {p: self.given[p.name()] for p in program.hyperparameters if p.name() in self.given}
         if record is not None:
@@ -274,12 +274,12 @@ def _directions(program, rng, count):
 
 
 def _missing_values(program, rng):
-    """Values by name for the hyperparameters that have none."""
+    """Random values, by name, for the hyperparameters that have none."""
     missing = [p for p in program.hyperparameters if p.value is None]
     return {p.name(): np.asarray(p.project(rng.uniform(0.2, 0.8, size=p.shape)), float) for p in missing}
 
 
 def _error(difference, size):
-    """Largest size of a difference, relative to 1 + size; none where both are infinite."""
+    """Largest absolute difference, relative to 1 + absolute size; an entry that is infinite in both counts as 0."""
     difference = np.where(difference == difference, np.abs(difference), 0.0)
     return float(np.max(difference / (1 + np.where(np.isfinite(size), np.abs(size), 0.0)), initial=0.0))

@@ -48,7 +48,7 @@ class AtomNode(Node):
 
 
 class Symbols:
-    """The blocks of one expression, in order of creation (arguments come before what uses them)."""
+    """The blocks of one expression, in order of creation (arguments come before the nodes that use them)."""
 
     def __init__(self):
         self.nodes, self._known, self._products = [], {}, {}
@@ -69,7 +69,7 @@ class Symbols:
         return node
 
     def known(self, key, kind, shape, depends, **own):
-        """The node with a key, the same one at every occurrence."""
+        """The node with a key, created at its first occurrence and then reused."""
         if key not in self._known:
             self._known[key] = self.add(kind(shape, depends, **own))
         return self._known[key]
@@ -81,14 +81,14 @@ class Symbols:
         return self._starts.searchsorted(ids, side="right") - 1
 
     def depends(self, ids):
-        """Union of what the given ids change with."""
+        """Union of ``depends`` over the nodes of some ids."""
         out = 0
         for position in set(self.owner(ids[ids > 0]).tolist()):
             out |= self.nodes[position].depends
         return out
 
     def single(self, form):
-        """(atom node, entries) of a form whose every row is a number times one entry of the atom; None of others."""
+        """(atom node, entries) of a form each row of which is a number times one entry of a single atom; None of others."""
         owners = np.unique(self.owner(form.column))
         alone = len(owners) == 1 and owners[0] >= 0 and not form.coefficient.any()
         node = self.nodes[owners[0]] if alone and np.array_equal(form.row, np.arange(form.size)) else None
@@ -116,8 +116,8 @@ class Symbols:
 class Walker:
     """Reads expressions into one set of ``symbols``.
 
-    `data` has the CVXPY ids of the Parameters that hold record data, and `values` of hyperparameters by CVXPY id are read as
-    constants.
+    `data` are the CVXPY ids of the Parameters that hold record data. Hyperparameters with a value in `values`, by CVXPY id,
+    are read as constants.
     """
 
     def __init__(self, data, values=None):
@@ -126,12 +126,12 @@ class Walker:
 
     def __call__(self, expression):
         """Form of an expression."""
-        if id(expression) not in self._seen:  # it is kept with its form, so that its id stays taken
+        if id(expression) not in self._seen:  # kept with its form, so that no other object gets its id
             try:
                 self._seen[id(expression)] = (expression, self._read(expression))
             except StratError:
                 raise
-            except Exception as error:  # what CVXPY lets pass, such as an axis that is not a number
+            except Exception as error:  # for arguments that CVXPY accepts, such as an axis that is not a number
                 raise DeclarationError(
                     f"{text(expression)} cannot be read ({type(error).__name__}: {error}). Its arguments are not what CVXPY "
                     f"documents for it, or the package does not know this spelling: write it with other atoms."
@@ -139,7 +139,7 @@ class Walker:
         return self._seen[id(expression)][1]
 
     def copy(self):
-        """A walker that has read as much, with symbols of its own."""
+        """A walker that has read the same expressions, with its own copy of the symbols."""
         twin = Walker(self.data, self.values)
         twin.symbols, twin._seen = self.symbols.copy(), dict(self._seen)
         return twin
@@ -172,7 +172,7 @@ class Walker:
         return forms.block(node, as_columns=bool(depends & VARIABLE))
 
     def opaque(self, form):
-        """The form with at most one term a row, evaluated as a whole where it is a sum of data terms."""
+        """The form, with each sum of data terms as one value: data forms then have at most one term per row."""
         if form.is_constant or not form.is_data or np.all(np.diff(form.row) > 0):
             return form
         depends = self.symbols.depends(form.coefficient)
@@ -221,7 +221,7 @@ class Walker:
         return forms.scatter(outer, pa + pb, e.shape)
 
     def _linear(self, e, args):
-        """Any other linear atom: a choice of entries and zeros, or a matrix that is read off one unit vector at a time."""
+        """Any other linear atom: a selection of entries and zeros, or a matrix whose columns are the images of unit vectors."""
         whole = args[0] if len(args) == 1 else forms.concatenate(args)
         ends = np.cumsum([f.size for f in args[:-1]], dtype=int)
 
@@ -229,7 +229,7 @@ class Walker:
             values = [part.reshape(f.shape) for part, f in zip(np.split(entries, ends), args, strict=True)]
             return np.asarray(e.numeric(values), dtype=float).reshape(-1)
 
-        # 0, and ascending numbers none of which is a multiple of another or a sum of others.
+        # 0, then ascending numbers, none of which is a multiple of another or a sum of others.
         marks = np.append(0.0, np.log(np.arange(whole.size) + 2.5))
         out = applied(marks[1:])
         places = marks.searchsorted(out).clip(max=whole.size)

@@ -1,7 +1,7 @@
 """The registry of rules: one class for each nonlinear CVXPY atom, found by ``isinstance``, the most derived class first.
 
-Tests, the table of the documentation and the compiler all read it, so that adding an atom touches one file. Beside it,
-expressions are written as short text.
+Tests, the table in the documentation and the compiler all read it, so that adding an atom touches one file. The module also
+writes expressions as short text.
 """
 
 import re
@@ -44,7 +44,7 @@ def rules():
 
 
 def rule_of(expression):
-    """The rule class of an expression, of its class or a base of it; raises NoOracleError where there is none."""
+    """The rule class for an expression's class or its nearest base class; raises NoOracleError where there is none."""
     kinds = (expression,) if isinstance(expression, str) else type(expression).__mro__
     for kind in kinds:
         if kind in _REGISTRY:
@@ -95,5 +95,5 @@ def short(line, width):
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-for _module in iter_modules(__path__):  # which register their rules
+for _module in iter_modules(__path__):  # importing them registers their rules
     import_module(f"{__name__}.{_module.name}")

@@ -1,7 +1,7 @@
-"""Functions that CVXPY writes by approximations of other atoms; here they are exact.
+"""Functions that CVXPY approximates by other atoms; here they are exact.
 
-``loggamma``, to CVXPY a maximum of lines and logarithms, and ``log_normcdf``, a sum of squares, are recognised by what they
-are written as, so that a fit has the function that was meant. Cone programs cannot hold them.
+CVXPY writes ``loggamma`` as a maximum of lines and logarithms, and ``log_normcdf`` as a sum of squares. These expressions are
+recognised, so that a fit has the function that was meant. Cone programs cannot hold the exact functions.
 """
 
 import cvxpy as cp
@@ -46,7 +46,7 @@ def meant(e):
 
 
 def _written(e, candidates, rule, function):
-    """(rule, u) for the candidate u of which the function is written as e; None if there is none."""
+    """(rule, u) for the candidate u at which CVXPY writes the function as e; None if there is none."""
     return next(((rule, u) for u in candidates if u.shape == e.shape and str(function(u)) == str(e)), None)
 
 

@@ -25,7 +25,7 @@ def __getattr__(name):
 
 
 def nodes(*expressions, enter=None):
-    """Every sub-expression once, outer ones first; `enter` tells of which the arguments are read, by default of all."""
+    """Every sub-expression once, outer ones first; arguments of those for which `enter` is false are not visited."""
     stack, seen = [*reversed(expressions)], set()
     while stack:
         e = stack.pop()

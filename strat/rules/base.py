@@ -16,9 +16,9 @@ from strat.rules import atoms, forms
 class Rule:
     """Base class of rules.
 
-    Every rule has ``forward(args)``, its output and a memo for the other methods, and ``example``, the atom at its simplest
-    and a point inside its domain (see `at_point`). A further method that exists is a capability. Constants of
-    the atom, such as an exponent, are attributes.
+    Every rule has ``forward(args)``, which returns its output and a memo for the other methods, and ``example``, the atom
+    in its simplest form with a point inside its domain (see `at_point`). Each further method that a rule defines is a
+    capability. Constants of the atom, such as an exponent, are attributes.
 
     * ``pullback(i, args, out, memo, g)``: a gradient g of the output, mapped to one of argument i.
     * ``pushforward(args, out, memo, tangents)``: tangents {i: t} of the arguments, mapped to one of the output.
@@ -27,7 +27,7 @@ class Rule:
     * ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
       times g; with it, blocks of the Hessian are cheap.
     * ``prox(u, step)``: argmin_z step · f(z) + ½‖z − u‖², u (K, groups, *shape) and step (K, groups) with the sign of
-      the weight. For functions of single entries: by entry, with data arguments after the step.
+      the weight. For elementwise functions: entry by entry, with data arguments after the step.
     * ``prox_eigenvalues(values, step)``: the same for the eigenvalues (K, d) of a symmetric argument, step (K,).
     * ``project(u, radius)``: the nearest point to u with f(z) <= radius, radius (K, groups).
     """
@@ -43,14 +43,14 @@ class Rule:
     intervals = {}
     #: Arguments that must be positive definite.
     definite = ()
-    #: Arguments with an interval in which the function is finite at an end of the interval, but has no finite derivative there.
+    #: Arguments whose interval has an end where the function is finite but its derivative is not.
     steep = ()
-    #: Arguments with an interval whose finite end belongs to the domain, with a finite slope: a minimum may lie there.
+    #: Arguments whose interval has a finite end that belongs to the domain, with a finite slope: a minimum may lie there.
     closed = ()
-    #: Whether f(c u) is f(u) plus a number, or c f(u) beside such an f: without data it does not say how large u is.
+    #: Whether f(c u) is f(u) plus a constant, or is c f(u) and occurs with such functions: without data, f sets no scale for u.
     scale_free = False
-    #: What the prox and the projection combine with (see `GroupBlock`): "absolute" where the function grows in every
-    #: |u|, "ordered" where it is symmetric, so that they keep the order of the entries.
+    #: With what other terms the prox and the projection combine (see `GroupBlock`): "absolute" where the function grows in
+    #: every |u|, "ordered" where it is symmetric, so that prox and projection keep the order of the entries.
     invariance = None
     #: Whether each output entry depends on one entry of each argument.
     separable = False
@@ -76,11 +76,11 @@ class Rule:
         return walker.apply(cls(), args, e.shape, e)
 
     def pullback(self, i, args, out, memo, g):
-        """The usual case: the memo is the gradient of each output entry in the one argument."""
+        """The default, where the memo is the gradient of each output entry in the only argument."""
         return g[(..., *[None] * (memo.ndim - g.ndim))] * memo
 
     def pushforward(self, args, out, memo, tangents):
-        """The usual case: Σ ⟨gradient, tangent⟩ over the part of the arguments that an output entry depends on."""
+        """The default: Σ ⟨gradient, tangent⟩ over the part of the arguments that an output entry depends on."""
         ones = np.ones_like(out)
         parts = [times(t, self.pullback(i, args, out, memo, ones)) for i, t in tangents.items()]
         return sum(part.reshape(*out.shape, -1).sum(axis=-1) for part in parts)
@@ -97,7 +97,7 @@ class Rule:
         return np.broadcast_to(reduce(np.logical_and, inside), max(map(len, args))) if inside else None
 
     def interior(self, args, moving):
-        """The same mask, without the ends where derivatives are infinite, for entries {argument: mask} that can move."""
+        """`domain` without ends where derivatives are infinite; `moving` {argument: mask} are the entries that can move."""
         legal = self.domain(args)
         for i, moves in moving.items():
             low, high = self.intervals[i]
@@ -107,7 +107,7 @@ class Rule:
 
 
 class Elementwise(Rule):
-    """A function of entries: the output's shape is that of every argument.
+    """An entrywise function: the output and every argument have the same shape.
 
     It has ``value(*args)`` and, unless it occurs in predictions only, ``partial(i, args, out, memo)``, the derivative in
     argument i, and ``mixed(i, j, args, out, memo)``, the second derivative in arguments i and j.
@@ -140,7 +140,7 @@ class Scalar(Elementwise):
 
 
 class Chained(Elementwise):
-    """outer(factor · inner(args)) of two elementwise rules, the outer one of one number."""
+    """outer(factor · inner(args)) of two elementwise rules, where `outer` is a function of one number."""
 
     def __init__(self, outer, inner, factor):
         self.outer, self.inner, self.factor = outer, inner, factor
@@ -167,7 +167,7 @@ class Rows(Rule):
 
     @classmethod
     def constants(cls, e, length):
-        """The attributes of the rule, by name, for rows of a length."""
+        """The attributes of the rule, by name, for rows of the given length."""
         return {}
 
     @classmethod
@@ -178,7 +178,7 @@ class Rows(Rule):
 
 
 def at_point(expression, **point):
-    """The ``example`` of a rule: a function that gives ``(expression, {variable: point})``; symmetric where points are."""
+    """The ``example`` of a rule, which returns ``(expression, {variable: point})``; variables are symmetric where points are."""
 
     def example():
         variables = []
@@ -192,7 +192,7 @@ def at_point(expression, **point):
 
 
 def grouped(form, axis):
-    """The form as (groups, length): kept axes flattened first, reduced axes last."""
+    """The form as (groups, length): the kept axes are flattened into the first, the reduced axes into the second."""
     if axis is None:
         return form.reshaped((1, form.size))
     kept = [d for d in range(len(form.shape)) if d not in axis]
@@ -201,5 +201,5 @@ def grouped(form, axis):
 
 
 def symmetric(s):
-    """The symmetric part of matrices, which is all that functions of symmetric ones see."""
+    """The symmetric part of matrices, on which alone functions of symmetric matrices depend."""
     return 0.5 * (s + np.swapaxes(s, -1, -2))

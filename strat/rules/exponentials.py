@@ -22,7 +22,7 @@ class Logistic(Elementwise):
         return xp.clip(u, 0.0, None) + xp.log1p(e), e
 
     def partial(self, i, args, out, memo):
-        return namespace(out).exp(args[0] - out)  # of a number <= 0
+        return namespace(out).exp(args[0] - out)  # the exponent is <= 0
 
     def mixed(self, i, j, args, out, memo):
         return memo / (1.0 + memo) ** 2

@@ -1,8 +1,8 @@
 """Affine forms of one record, carried symbolically.
 
 A form of shape s is the sum of its terms: term j adds ``scale[j] * coefficient[j] * column[j]`` to entry
-``row[j]`` (entries counted in C order). Columns and coefficients are symbols, 0 standing for one, so the form
-holds for all records at once and its size has nothing to do with theirs.
+``row[j]`` (entries counted in C order). Columns and coefficients are symbols, where 0 stands for one, so the form
+holds for all records at once and its size does not depend on their number.
 """
 
 import math
@@ -18,7 +18,7 @@ class Form:
     size = property(lambda self: math.prod(self.shape))  # the number of entries
     positions = property(lambda self: np.arange(self.size).reshape(self.shape))  # the entries' numbers
     is_data = property(lambda self: not self.column.any())  # whether no term has a variable in it
-    is_constant = property(lambda self: self.is_data and not self.coefficient.any())  # or any data
+    is_constant = property(lambda self: self.is_data and not self.coefficient.any())  # nor any data
 
     def __init__(self, shape, row, column, coefficient, scale):
         self.shape = tuple(shape)
@@ -51,7 +51,7 @@ class Form:
         return Form(self.shape, self.row, self.column, self.coefficient, self.scale * factor)
 
     def at(self, some):
-        """Only the terms of a mask or of positions, in their order."""
+        """The form with only the terms that a mask or positions select, in their order."""
         return self.reshaped(self.shape, some)
 
     def array(self):
@@ -131,7 +131,7 @@ def matmul(symbols, left, right, shape):
 
 
 def _products(symbols, left, right, pairs, row, shape):
-    """Form of the products of pairs of terms (i, j), in the entries row."""
+    """Form of the products of the pairs of terms (i, j), at the entries `row`."""
     i, j = pairs
     coefficient = symbols.product(left.coefficient[i], right.coefficient[j])
     column = left.column[i] + right.column[j]  # one of the two is 0

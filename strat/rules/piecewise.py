@@ -56,7 +56,7 @@ class Maximum(Elementwise):
     example = at_point(lambda u: cp.sum(cp.maximum(0.9 * u, -0.1 * u)), u=[0.3, -1.0, 2.0])
 
     def kinks_of(self, forms_):
-        """Those of a positive part, max(u, 0), are where it is 0."""
+        """The kinks of a positive part, max(u, 0), are where it is 0."""
         return "zero" if len(forms_) == 2 and any(not len(f.row) for f in forms_) else "some"
 
     def partial(self, i, args, out, memo):
@@ -169,12 +169,12 @@ class Envelope(Elementwise):
 
     @property
     def kinks_apart(self):
-        """(places, low, high): the function is a constant + Σ_j max_{low_j <= c <= high_j} c (u − place_j) − δ c² / 2.
+        """(places, low, high): the envelope is a constant + Σ_j max_{low_j <= c <= high_j} c (u − place_j) − δ c² / 2.
 
         The envelope of the kink at knot_j is quadratic from knot_j + δ slope_j to knot_j + δ slope_{j+1}; these do not overlap.
         """
         f, slopes = self.function, self.function.slopes
-        before = np.r_[0.0, slopes[1:-1]]  # the first kink has the slope of the first piece in it
+        before = np.r_[0.0, slopes[1:-1]]  # the first kink includes the slope of the first piece
         return f.knots + self.delta * before, slopes[:-1] - before, slopes[1:] - before
 
     def forward(self, args):

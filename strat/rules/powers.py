@@ -1,4 +1,4 @@
-"""Squares, powers and what is built of them: quadratic forms, p-norms, geometric means, Huber's function; products."""
+"""Squares, powers and functions built from them: quadratic forms, p-norms, geometric means, Huber's function; products."""
 
 import cvxpy as cp
 import numpy as np
@@ -76,7 +76,7 @@ class Square(Scalar):
 class PowerRule(Elementwise):
     """u^p on CVXPY's domain: all numbers for even p, u >= 0 (p > 0) or u > 0 (p < 0) otherwise."""
 
-    even = property(lambda self: self.p > 0 and self.p % 2 == 0)  # whether it is that of the absolute value
+    even = property(lambda self: self.p > 0 and self.p % 2 == 0)  # whether it is the power of the absolute value
     intervals = property(lambda self: {} if self.even else {0: (0.0, np.inf)})
     steep = property(lambda self: (0,) if 0 < self.p < 1 else ())
     closed = property(lambda self: (0,) if self.p > 1 and not self.even else ())
@@ -117,7 +117,7 @@ class PowerRule(Elementwise):
 
 
 def square(walker, u, e):
-    """Form of u²; squares of 2-norms and absolute values become sums of squares of what is inside."""
+    """Form of u²; squares of 2-norms and absolute values become sums of squares of their arguments."""
     node, entries = walker.symbols.single(u) or (None, None)
     if node is None or not isinstance(node.rule, (Abs, Norm2)):
         return walker.apply(Square(), [u], u.shape, e)
@@ -220,7 +220,7 @@ class Huber(Elementwise):
         return inside * (2.0 * u - inside)
 
     def prox(self, u, step, m):
-        """That of the square near 0, a shift beyond."""
+        """The prox of the square near 0, and a shift by 2 step m beyond."""
         z = u / (1.0 + 2.0 * step)
         return np.where(np.abs(z) <= m, z, u - 2.0 * step * m * np.sign(u))
 
@@ -243,7 +243,7 @@ class GeometricMean(Rows):
     @classmethod
     def form(cls, walker, e, args):
         (u,), axis = args, atoms.axis_of(e)
-        if axis is None:  # the weights are those of the entries in column order
+        if axis is None:  # the weights belong to the entries in column order
             u = forms.take(u, u.positions.reshape(-1, order="F"))
         rows, weights = grouped(u, axis), atoms.geometric_weights(e)
         rows = forms.take(rows, rows.positions[:, weights > 0])
@@ -265,7 +265,7 @@ class GeometricMean(Rows):
 
 @rule("product")
 class ProductRule(Elementwise):
-    """u · v of two expressions of the variables, which predictions may hold."""
+    """u · v of two expressions of the variables, which only predictions may hold."""
 
     value = staticmethod(np.multiply)
     example = at_point(cp.multiply, u=[1.0, -2.0], v=[0.5, 3.0])

@@ -1,4 +1,4 @@
-"""Functions of each row of entries: the largest and smallest, also among those so far, sorted sums."""
+"""Functions of each row of entries: maxima and minima, cumulative maxima, sums of sorted entries."""
 
 import cvxpy as cp
 import numpy as np
@@ -20,7 +20,7 @@ class Max(Rows):
     example = at_point(cp.max, u=[0.3, -1.0, 2.0])
 
     def prox(self, u, step):
-        """Cut the largest entries to one level."""
+        """The largest entries are cut to a common level."""
         return np.minimum(u, excess_level(u, step)[..., None])
 
     @classmethod
@@ -37,7 +37,7 @@ class Max(Rows):
 
 @rule(atoms.cummax)
 class CumulativeMax(Rule):
-    """Largest entry so far, along an axis: the maximum of each row of entries up to there."""
+    """Largest entry so far, along an axis: each output is the maximum of a row of the entries up to its place."""
 
     example = at_point(lambda u: cp.sum(cp.cummax(u)), u=[0.3, -1.0, 2.0])
 
@@ -48,7 +48,7 @@ class CumulativeMax(Rule):
             u, axis = u.reshaped((u.size,)), 0
         places = np.moveaxis(u.positions, axis, -1)
         length = places.shape[-1]
-        # Rows of one length: what comes later is replaced by the last entry that counts.
+        # All rows have one length: later entries are replaced by the last entry that counts.
         so_far = np.minimum(np.arange(length)[None, :], np.arange(length)[:, None])
         rows = np.moveaxis(places[..., so_far], -2, axis).reshape(-1, length)
         return walker.apply(Max(), [forms.take(u, rows)], (len(rows),), e).reshaped(e.shape)
@@ -56,7 +56,7 @@ class CumulativeMax(Rule):
 
 @rule(atoms.min)
 class Min(Max):
-    """Smallest entry of each row, concave: minus the largest of the negated ones."""
+    """Smallest entry of each row, concave: minus the largest of the negated entries."""
 
     example = at_point(lambda u: -cp.min(u), u=[0.3, -1.0, 2.0])
 
@@ -97,7 +97,7 @@ class DotSort(Rows):
         return {"weights": tuple(np.sort(padded).tolist())}
 
     def prox(self, u, step):
-        """z keeps the order of u: the increasing sequence nearest to the sorted u − step × weights."""
+        """z keeps the order of u: sorted, it is the increasing sequence nearest to the sorted u less step × weights."""
         order = np.argsort(u, axis=-1, kind="stable")
         target = np.take_along_axis(u, order, axis=-1) - step[..., None] * np.array(self.weights)
         flat = target.reshape(-1, target.shape[-1])

@@ -1,6 +1,6 @@
 """Functions of matrices: of their inverses, singular values and eigenvalues.
 
-The gradient of a function f of the singular values s of M = U diag(s) Vᵀ is U diag(∇f(s)) Vᵀ, and so it is with eigenvalues.
+A function f of the singular values s of M = U diag(s) Vᵀ has the gradient U diag(∇f(s)) Vᵀ; eigenvalues likewise.
 """
 
 import cvxpy as cp
@@ -13,7 +13,7 @@ from strat.rules.base import Rule, at_point, symmetric
 from strat.rules.exponentials import Entr, positive_root
 from strat.rules.rows import DotSort, of_largest
 
-#: Eigenvalues that may be rounding alone, in multiples of the largest.
+#: Eigenvalues below this multiple of the largest may be rounding error.
 ROUNDING = 1e-13
 
 
@@ -64,9 +64,9 @@ class TraceInverse(MatrixFraction):
 
 
 class _SingularValues(Rule):
-    """A norm that depends on the singular values of one matrix; ``of_values`` gives it and its gradient in them.
+    """A norm of the singular values of one matrix; ``of_values`` gives the norm and its gradient in the singular values.
 
-    ``onto(values, radius)`` is the projection on a ball of the norm, and ``onto_dual`` that on one of the dual norm.
+    ``onto(values, radius)`` projects onto a ball of the norm, and ``onto_dual`` onto a ball of the dual norm.
     """
 
     kinks = "some"
@@ -77,7 +77,7 @@ class _SingularValues(Rule):
         return out, (left * slopes[..., None, :]) @ right
 
     def prox(self, u, step):
-        """What the projection on a ball of the dual norm leaves (Moreau)."""
+        """u less its projection onto a ball of the dual norm (Moreau's decomposition)."""
         return on_singular_values(u, lambda s: s - self.onto_dual(s, step))
 
     def project(self, u, radius):
