@@ -1,5 +1,5 @@
-/* Loops for which NumPy needs several passes; strat/oracles/kernels.py says what each computes and sees to sizes and types. In
-   the stable ABI of Python 3.11, so that one build serves every later Python. */
+/* Loops for which NumPy needs several passes; strat/oracles/kernels.py says what each computes and ensures sizes and types.
+   Written for the stable ABI of Python 3.11, so that one build serves every later Python. */
 
 #include <Python.h>
 
@@ -64,8 +64,8 @@ static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restri
                 out[a * p + b] = out[b * p + a];
 }
 
-/* One path: the derivative of the best value as a function of the last coordinate, by its outer lines and by the changes
-   of line at the knots between (strat/oracles/prox_groups.py does the same in Python). */
+/* One path: the derivative of the best value as a function of the last coordinate, stored as its outer lines and the changes
+   of line at the knots between them (strat/oracles/prox_groups.py says more, and finds the same z in NumPy). */
 typedef struct {
     double slope, shift;
 } line;
@@ -118,7 +118,7 @@ static void path(ptrdiff_t L, const double *restrict v, const double *restrict c
         z[k] = z[k + 1] < lower[k] ? lower[k] : z[k + 1] > upper[k] ? upper[k] : z[k + 1];
 }
 
-/* `slopes` are all paths' upward and then all downward ones; `out` has room for another 8 L + 6 numbers to work with. */
+/* `slopes` has the upward slopes of all paths, then the downward ones; `out` has another 8 L + 6 numbers of workspace. */
 static void paths(ptrdiff_t P, ptrdiff_t L, ptrdiff_t E, const double *v, const double *curvature, const double *slopes, double *out)
 {
     double *work = out + P * L;
@@ -127,7 +127,7 @@ static void paths(ptrdiff_t P, ptrdiff_t L, ptrdiff_t E, const double *v, const 
         path(L, v, curvature, up, down, (knot *)(work + 2 * L), work, work + L, out);
 }
 
-/* out_ij += a_i + a_j + sum_c (theta_ci - theta_cj)^2 of all pairs i < j of K strata, in the order of scipy.spatial.distance. */
+/* out_ij += a_i + a_j + sum_c (theta_ci - theta_cj)^2 for all pairs i < j of K strata, ordered as in scipy.spatial.distance. */
 static void add_to_pairs(ptrdiff_t n, ptrdiff_t K, const double *restrict theta, const double *restrict a, double *restrict out)
 {
     for (ptrdiff_t i = 0; i < K; out += K - ++i) {
@@ -141,7 +141,7 @@ static void add_to_pairs(ptrdiff_t n, ptrdiff_t K, const double *restrict theta,
 }
 
 /* Each loop takes three counts n, three arrays x[0] to x[2] to read and one, x[3], to write, or some of these. The loops run
-   without Python's lock, so that threads share the strata. */
+   without Python's lock, so that threads run at the same time. */
 #define LOOP(name, ...)                                                                                     \
     static PyObject *py_##name(PyObject *module, PyObject *args)                                            \
     {                                                                                                       \

@@ -1,6 +1,6 @@
-"""Oracles, functions of (K, n) parameters batched over strata: the protocol, quadratics, sums, and the same in other units.
+"""Oracles, functions of (K, n) parameters batched over strata: the protocol, quadratics, sums, and oracles in other units.
 
-Beside them, arrays of other libraries than NumPy are recognised.
+The module also recognises arrays of libraries other than NumPy.
 """
 
 import copy
@@ -13,7 +13,7 @@ import numpy as np
 from strat.errors import DataError, first_line, optional, type_name
 
 HOST = 1  # DLPack's number of the memory that NumPy reads
-EPS, HIDDEN = 2e-16, 1e-6  # rounding, relative to terms; and the share of a sum from which on it is added
+EPS, HIDDEN = 2e-16, 1e-6  # rounding error, relative to terms; and the share of a sum above which it is added to the sum
 
 
 def is_foreign(array):
@@ -67,7 +67,7 @@ def times(g, factor):
 
 
 def total(terms, size=0.0):
-    """The sum of terms (K,), or a bound on it where rounding of them or of numbers of `size` in them hides it, as far out."""
+    """The sum of terms (K,), or an upper bound where rounding error, of the terms or of numbers of `size` in them, hides it."""
     if len(terms) == 1 and not np.ndim(size):
         return terms[0]
     out = reduce(add, terms)
@@ -82,18 +82,18 @@ class Oracle:
     A method that exists is a capability; ``has`` asks for one. ``theta`` and ``v`` are arrays (K, n).
 
     * ``value(theta)``: (K,), +inf outside the domain, never nan.
-    * ``value_and_gradient(theta)``: (K,) and (K, n), read-only where the oracle keeps it.
+    * ``value_and_gradient(theta)``: (K,) and (K, n), the latter read-only where the oracle keeps it.
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap; read-only where the oracle keeps them.
     * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
-    * ``cones()``: a list of `Cones` whose sum is the function, or, of a prox, what it minimises, constraints included.
+    * ``cones()``: a list of `Cones` whose sum is the function, with the constraints that its prox satisfies.
     * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum. ``prox.kind`` says how it is
       computed, and ``prox.rescaled(weight, unit)`` is that of weight × f(unit · z).
     """
 
     n, sizes = 0, 0.0
     quadratic = False  # whether the Hessian is the same everywhere
-    restricted = True  # whether it may be infinite somewhere
+    restricted = True  # whether the function may be infinite somewhere
     kinked_rows = None  # the records of a sum of piecewise linear functions, smoothed or not, as KinkedRows
 
     def has(self, name):
@@ -105,7 +105,7 @@ class Oracle:
         return self
 
     def limited(self):
-        """Pairs: an affine BoundForm that an atom with a domain has, and the domain's lower end, None for matrices."""
+        """Pairs (affine BoundForm that is an argument of an atom with a domain, the domain's lower end, None for matrices)."""
         return []
 
 
@@ -128,7 +128,7 @@ def solve_blocks(blocks, b):
 
 
 def symmetric(v, transposed):
-    """Vectors (K, n) or matrices (K, n, n) on symmetric variables; `transposed` has their transposes' coordinates, or is None."""
+    """Vectors (K, n) or matrices (K, n, n), symmetrised; `transposed`, or None, has the coordinates of transposed variables."""
     for axis in range(1, v.ndim if transposed is not None else 1):
         v = 0.5 * (v + v.take(transposed, axis))
     return v
@@ -174,9 +174,9 @@ class Quadratic(Oracle):
 class SumOracle(Oracle):
     """The sum of oracles, with the capabilities that all of them have.
 
-    `smooth` and `curved` say whether gradients and Hessian products exist, and `why`, by a method's name, why it is missing, or
-    a prox has no closed form. ``prox(v, t)`` is that of the sum, and ``cones()`` gives it with the constraints that its prox
-    holds as a list of `Cones`; both may be None.
+    `smooth` and `curved` say whether gradients and Hessian products exist. `why` says, by method name, why a method is missing
+    or why a prox has no closed form. `prox` is the prox of the sum, and `cones` gives the sum, with the constraints that its
+    prox satisfies, as a list of `Cones`; both may be None.
     """
 
     sizes = property(lambda self: np.max([np.broadcast_to(p.sizes, self.n) for p in self.parts], axis=0))
@@ -245,7 +245,7 @@ class Rescaled(Oracle):
         return Rescaled(self.oracle.interior(), self.weight, self.unit)
 
     def limited(self):
-        """The affine arguments with a domain, where they are those of the parameters as they are."""
+        """The affine arguments with a domain, if units are 1: else they are functions of other parameters."""
         return self.oracle.limited() if np.all(self.unit == 1.0) else []
 
     def missing(self, name):
@@ -278,5 +278,5 @@ class Rescaled(Oracle):
 
 
 def _scaled(size, array):
-    """size · array, in place unless the array is read-only, as those are that an oracle keeps."""
+    """size · array, in place unless the array is read-only, as arrays are that an oracle keeps."""
     return np.multiply(size, array, out=array if array.flags.writeable else None)

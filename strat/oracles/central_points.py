@@ -2,18 +2,18 @@
 
 import numpy as np
 
-#: Distances from the ends of the domain that are tried, and how often the arguments that miss the domain are fitted again.
+#: Distances from the ends of the domain that are tried, and most rounds in which arguments outside it are fitted again.
 DISTANCES, ROUNDS = 10.0 ** np.arange(-4, 5, 2), 20
-HAIRS = 10.0 ** np.arange(-12, -5)  # distances, relative to theta, by which rounding is mended
-RIDGE = 1e-8  # relative; it keeps the equations definite where records say nothing
-LARGEST = 2**24  # numbers up to which the equations are formed
+HAIRS = 10.0 ** np.arange(-12, -5)  # distances, relative to theta, that make up for rounding
+RIDGE = 1e-8  # relative; it keeps the equations definite where records do not determine theta
+LARGEST = 2**24  # count of numbers in the equations up to which they are formed
 
 
 def central_points(loss, theta, distances=DISTANCES):
-    """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
+    """For each distance s, parameters (K, n) whose arguments are, if possible, in their domain, about s or more from its end.
 
-    Rounds of argmin_z Σ ‖A z + b − c‖² over the arguments u = A z + b, where c is u, or end + s where u is nearer to the end. Of
-    a matrix that must be positive definite, c has the eigenvalues below s lifted to s. The first z is theta.
+    A round takes argmin_z Σ ‖A z + b − c‖² over the arguments, where c is the current argument u, raised to end + s if below.
+    For a matrix that must be positive definite, c is u with the eigenvalues below s raised to s. The first z is theta.
     """
     (K, n), arguments = theta.shape, loss.limited()
     if not arguments or K * n**2 > LARGEST:
@@ -46,7 +46,7 @@ def _missing(u, end, distance):
 
 
 def off_edges(loss, theta, project=None):
-    """theta (K, n), moved by a hair in the strata where rounding has left it outside the loss's domain; `project` follows."""
+    """theta (K, n), moved slightly, then projected by `project`, in strata where rounding left it outside the loss's domain."""
     for distance in HAIRS * (1 + np.abs(theta).max(initial=0.0)):
         outside = ~np.isfinite(loss.value(theta))
         if not outside.any():

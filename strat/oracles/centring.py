@@ -1,10 +1,10 @@
-"""Coordinates in which columns far from 0 do no harm: free parameters, as intercepts, are taken at the columns' means."""
+"""Coordinates in which columns far from 0 do no harm: free parameters, such as intercepts, are taken at the columns' means."""
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-#: Share of a parameter's curvature that is left once the free ones follow it, below which it is lost to rounding.
+#: Share of a parameter's curvature that remains once the free parameters adapt to it, below which rounding error hides it.
 COLLINEAR = 1e-2
 
 
@@ -13,8 +13,8 @@ class Centring:
 
         theta_J = s_J,    theta_F = s_F − M_FF⁻¹ M_FJ s_J,
 
-    where M (n, n) is the losses' mean curvature, which does not tie s_F to s_J: for an intercept, the columns are centred at
-    their means. `free` is the mask (n,) of F, and `left` the least share of M_jj, over J, that s_j keeps.
+    where M (n, n) is the losses' mean curvature. In s, M does not couple s_F and s_J: for an intercept, the columns are
+    centred at their means. `free` is the mask (n,) of F, and `left` the least share of M_jj that remains in s_j, over J.
     """
 
     def __init__(self, M, free):
@@ -27,22 +27,22 @@ class Centring:
         self.inverse = 2 * np.eye(len(M)) - self.T
 
     def metric(self, M):
-        """Curvatures (n, n) of theta that are those of s alone, at most 1."""
+        """Curvatures (n, n) in theta that are diagonal in s: those of M there, scaled to at most 1."""
         size = np.einsum("ia,ij,ja->a", self.T, M, self.T) / M.diagonal().max()
         return (self.inverse.T * size) @ self.inverse
 
 
 def moved(move, P, q, A, C):
-    """The matrices of a program in s with theta = move · s, P with its upper triangle alone, and C, times move."""
+    """P, by its upper triangle, q and A of a program in s, where theta = move · s, and C @ move."""
     move = sp.block_diag([move, sp.eye_array(len(q) - move.shape[0])], format="csc")
     P = move.T @ (P + sp.triu(P, 1).T) @ move
     return sp.csc_array(sp.triu(P)), move.T @ q, sp.csc_array(A @ move), C @ move
 
 
 def deviations(laplacian, apart):
-    """(G, D): theta = G s, where s has theta of a first stratum of each connected part and the others' differences from it.
+    """(G, D): theta = G s, where s holds theta at the first stratum of each connected part, and other strata's differences.
 
-    D is 0 on its diagonal at the first strata, so that D L D is the Laplacian in s. Only parameters `apart` (n,) change.
+    The diagonal D is 0 at the first strata, so that D L D is the Laplacian in s. Only parameters in the mask `apart` change.
     """
     apart = np.tile(apart, laplacian.shape[0] // len(apart))
     label = connected_components(sp.diags_array(apart * 1.0) @ laplacian)[1]
@@ -53,7 +53,7 @@ def deviations(laplacian, apart):
 
 
 def split(laplacian, apart):
-    """(the Laplacian of the parameters that are not `apart` (n,), D with that of the others as Dᵀ D: a row for each edge)."""
+    """(Laplacian of the parameters not in the mask `apart` (n,), D with a row per edge, Dᵀ D the Laplacian of the others)."""
     if not apart.any():
         return laplacian, None
     apart = np.tile(apart, laplacian.shape[0] // len(apart))
@@ -65,7 +65,7 @@ def split(laplacian, apart):
 
 
 def free_parameters(functions, n):
-    """The mask (n,) of parameters that none of the Cones of a stratum holds."""
+    """The mask (n,) of parameters that occur in none of the `functions`, the Cones of a stratum."""
     free = np.ones(n, dtype=bool)
     for f in functions:
         used = np.concatenate([f.A.columns, f.P.columns, f.P.rows, np.flatnonzero(f.c.any(axis=0))])

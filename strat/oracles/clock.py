@@ -1,4 +1,4 @@
-"""The time by which the computation that is going on has to end, for all that takes long inside it."""
+"""The deadline of the computation in progress, which all long operations inside it observe."""
 
 import math
 import time
@@ -11,16 +11,16 @@ _END = ContextVar("end", default=math.inf)
 
 
 class OutOfTime(Exception):
-    """The time has run out within a step; what was reached before it counts."""
+    """The time has run out within a step; the result reached before the step counts."""
 
 
 class Lost(Exception):
-    """What holds the records is lost; what was reached before it counts."""
+    """The machine or process that holds the records is lost; the result reached before counts."""
 
 
 @contextmanager
 def within(seconds, started=None):
-    """Let the computation inside end so many seconds (None for any) after `started`, by ``time.perf_counter()``, or now."""
+    """Give the block a deadline `seconds` (None for none) after `started`, by ``time.perf_counter()``, by default after now."""
     started = time.perf_counter() if started is None else started
     end = math.inf if seconds is None else started + seconds
     token = _END.set(min(end, _END.get()))
@@ -31,14 +31,14 @@ def within(seconds, started=None):
 
 
 def seconds_left():
-    """Seconds until the end; none or fewer where it has passed."""
+    """Seconds until the deadline; 0 or negative once it has passed."""
     return _END.get() - time.perf_counter()
 
 
 class Clock:
     """The seconds since the start, and how the work ended: status "finished", "time_limit" or "interrupted"."""
 
-    seconds = property(lambda self: time.time() - self.started)  # in any process
+    seconds = property(lambda self: time.time() - self.started)  # the same clock in every process
     #: Seconds that are left, above 0; None without a limit.
     left = property(lambda self: None if self.limit is None else max(self.limit - self.seconds, 1e-3))
 

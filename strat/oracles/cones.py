@@ -35,7 +35,7 @@ class Cones:
     b: np.ndarray  # (I or 1, m)
     c: np.ndarray  # (I or 1, size)
     strata: np.ndarray = None  # the stratum of every i, (I,); None for one function per stratum
-    low: np.ndarray = None  # bounds of theta that the cones imply, (n,); a solver keeps them but for rounding
+    low: np.ndarray = None  # bounds of theta that the cones imply, (n,); a solver satisfies them up to rounding
     high: np.ndarray = None
     transposed: np.ndarray = None  # coordinates of the transposes of symmetric variables, (n,)
     settle: Callable = None  # moves theta (K, n) into the domain of f where rounding has left it
@@ -66,7 +66,7 @@ class Cones:
         return replace(self, A=A, P=P, c=self.c * factor, low=low, high=high, settle=settle)
 
     def take(self, strata, most=np.inf):
-        """The functions of some of the strata, of each at most so many."""
+        """The functions of some of the strata, which are renumbered, at most so many of each."""
         if self.strata is None:
             return self
         place = np.full(int(max(self.strata.max(initial=-1), strata.max(initial=-1))) + 1, -1)
@@ -87,13 +87,13 @@ class Cones:
         return theta if self.settle is None else self.settle(theta)
 
 
-ACCEPTED = 1e-7  # the accuracy that is accepted where rounding ends all
-#: Entries of the objective's matrix, over its rows and in all, with more of which the factors are dense and large.
+ACCEPTED = 1e-7  # the accuracy that is accepted where rounding error stops progress
+#: Numbers of entries of the objective's matrix, per row and in all, above which its factors are dense and large.
 DENSE, LARGE = 20, 60_000
 
 
 def cones_of(kind, number, size, count):
-    """Clarabel's cones for one cone of `count` instances; those made of half-lines are one."""
+    """Clarabel's cones for `count` instances of one cone; zero and nonnegative cones are merged into one."""
     import clarabel
 
     made = {
@@ -111,18 +111,18 @@ def cones_of(kind, number, size, count):
 def solved(P, q, A, b, cones, gap, feasible, step=0.99, regular=1e-8):
     """The solution of min ½ xᵀ P x + qᵀ x with b - A x in the cones; the time limit may end it early.
 
-    `gap` and `feasible` are the accuracies of the objective and of the equations that are asked for, `regular`
-    is what Clarabel adds to the equilibrated matrix that it factors.
+    `gap` and `feasible` are the accuracies asked for, of the objective and of the equations. `regular` is the
+    regularization that Clarabel adds to the equilibrated matrix before factoring it.
     """
     import clarabel
 
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_iter, settings.time_limit = False, 200, max(seconds_left(), 0.0)
-    # Several times as fast as the other one, except on dense graphs.
+    # qdldl is several times as fast as faer, except on dense graphs.
     settings.direct_solve_method = "faer" if P.nnz > max(DENSE * P.shape[0], LARGE) else "qdldl"
     settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = gap, gap, feasible
     settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
-    # Its test multiplies by b, as if that were near one.
+    # Clarabel's test for infeasibility multiplies by b, and assumes that b is near one.
     settings.tol_infeas_rel = settings.reduced_tol_infeas_rel = 1e-8 / max(np.abs(b).max(initial=0.0), 1.0)
     settings.static_regularization_constant = regular
     settings.max_step_fraction = step  # of the way to the cones' boundary

@@ -1,4 +1,4 @@
-"""Dask: the engine of a cluster, where records stay on the workers, parameters go out and sums come back; its collections."""
+"""Dask: the engine of a cluster, where records stay on the workers, parameters go out and sums come back; and collections."""
 
 import copy
 import warnings
@@ -11,7 +11,7 @@ from strat.errors import OptionError, type_name
 from strat.oracles.clock import Lost
 from strat.oracles.shards import added
 
-#: Results that are added by one task, and how often a pass is begun anew after workers that held parameters were lost.
+#: Results that one task adds, and how often a pass is tried where workers that held parameters are lost.
 WIDTH, TRIES = 8, 5
 
 
@@ -29,7 +29,7 @@ def engine_of(engine):
 class DaskEngine:
     """Chunks as Dask's delayed objects or futures, computed and kept on the workers of a ``dask.distributed.Client``.
 
-    A worker that is lost costs the time to make its shards again, on the others. Where the scheduler is lost, a fit ends with
+    If a worker is lost, the others make its shards again, which costs only time. If the scheduler is lost, a fit ends with
     its best iterate.
     """
 
@@ -37,7 +37,7 @@ class DaskEngine:
         self.client, self.placed = client, {}
 
     def _place(self, chunk):
-        """A future of a numbered chunk's arguments, where it is not a value at hand."""
+        """The arguments of a numbered chunk: a future of them if they are delayed, else the value itself."""
         number, value = chunk
         if number not in self.placed:
             delayed = hasattr(value, "__dask_graph__")
@@ -56,7 +56,7 @@ class DaskEngine:
 
 
 class DaskSum:
-    """Sums over shards that workers keep: those of a few shards are added where they are, by a tree in their order."""
+    """Sums over shards that workers keep; the workers add the results of a few shards at a time, by a tree in their order."""
 
     def __init__(self, client, shards, K):
         self.client, self.shards, self.K = client, shards, K
@@ -77,7 +77,7 @@ class DaskSum:
 
     def _sum(self, task, arrays):
         submit = partial(self.client.submit, pure=False)
-        # A task that returns the parameters, unlike data sent to workers, is done again where its worker is lost.
+        # A task that returns the parameters, unlike data sent to workers, is run again if its worker is lost.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
             sent = submit(copy.copy, arrays)
@@ -100,7 +100,7 @@ def _added(results):
 
 
 def of_shards(data, strata, weight):
-    """The partitions of Dask collections as delayed tuples, None where there are none; names of columns go to every partition."""
+    """The partitions of Dask collections as delayed tuples, or None without collections; every partition gets column names."""
     given = [argument for argument in (*data, strata, weight) if hasattr(argument, "__dask_graph__")]
     if not given:
         return None
@@ -109,7 +109,7 @@ def of_shards(data, strata, weight):
     def parts(argument):
         if hasattr(argument, "rechunk") and argument.ndim > 1:
             argument = argument.rechunk(dict.fromkeys(range(1, argument.ndim), -1))
-        # Arguments of one collection share their tasks as long as each is not optimised for itself.
+        # Arguments from one collection share their tasks only if they are not optimised separately.
         return np.ravel(argument.to_delayed(optimize_graph=False)).tolist()
 
     columns = [parts(a) if hasattr(a, "to_delayed") else repeat(a) for a in (*data, strata, weight)]
@@ -123,16 +123,16 @@ def of_shards(data, strata, weight):
 
 
 def by_partition(model, method, parameters, shape, data, strata, unseen=None, weight=None):
-    """``model.method`` of Dask collections as a dask.array of shape (N, *shape); None where the arguments are none."""
+    """``model.method`` of Dask collections as a dask.array of shape (N, *shape); None if no argument is a collection."""
     parts = of_shards(data, strata, weight)
     if parts is None:
         return None
     from dask import array, delayed
 
     if isinstance(unseen, str) and unseen == "common" and not model.shared:
-        model._common_of()  # from the records of its fit, and kept
+        model._common_of()  # computed from the records of the fit, and cached
     light = copy.copy(model)
-    light._training = None  # these records stay here
+    light._training = None  # the records of the fit are not sent to workers
     call, light = delayed(_called), delayed(light)
     found = (call(light, method, part, len(parameters), shape, unseen) for part in parts)
     return array.concatenate([array.from_delayed(part, (np.nan, *shape), float) for part in found])

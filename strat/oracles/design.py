@@ -26,7 +26,7 @@ class Segments:
         self._starts = (np.cumsum(self.counts) - self.counts)[self.filled]
 
     def sum(self, values):
-        """(N, …) to (K, …)."""
+        """Sums over each stratum's records: (N, …) to (K, …)."""
         sums = np.add.reduceat(values, self._starts, axis=0)
         if len(self.filled) == self.K:
             return sums
@@ -52,7 +52,7 @@ class Segments:
 
 
 class Design:
-    """A map of theta: ``coefficients`` (R, T) are what it multiplies its ``columns``, (T,) or (m, T), with.
+    """A linear map of theta: ``coefficients`` (R, T) multiply the ``columns`` of theta, (T,) or (m, T).
 
     ``matvec`` takes theta (K, n) to (R, m), and ``rmatvec``, the transpose, takes (R, m) to (K, n).
     """
@@ -71,7 +71,7 @@ class Design:
 
 
 class ConstantDesign(Design):
-    """The same map for every stratum: u_k = C theta_k, rows on strata; with `segments` on records, u_i = C theta_{z_i}."""
+    """The same map for every stratum: u_k = C theta_k, rows on strata; with `segments`, on records, u_i = C theta_{z_i}."""
 
     dense = True
 
@@ -79,7 +79,7 @@ class ConstantDesign(Design):
         self.m, self.n, self.segments, self.on_records = m, n, segments, segments is not None
         self.coefficients, self.columns = scale[None, :], column
         whole = m == n == len(row) and np.array_equal(row, np.arange(m)) and np.array_equal(column, row)
-        self._identity = whole and np.all(scale == 1.0)  # which keeps infinite numbers apart
+        self._identity = whole and np.all(scale == 1.0)  # a product would turn infinite numbers into NaN
         self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
         if m * n <= 4096 or len(row) > 0.25 * m * n:
             self._c = self._c.toarray()
@@ -101,7 +101,7 @@ class ConstantDesign(Design):
 class SharedDesign(Design):
     """All rows of a record use the same coefficients on different columns: u_i = (a_i Theta_{z_i}).
 
-    Block-CSR over (record, stratum × coefficient): one product serves all rows of the form.
+    A CSR matrix over (record, stratum × coefficient) serves all rows of the form in one product.
     """
 
     def __init__(self, coefficients, columns, segments, n):
@@ -109,7 +109,7 @@ class SharedDesign(Design):
         self.coefficients, self.columns = coefficients, columns
         self.dense = not sp.issparse(coefficients)
         self.m, self.p = columns.shape
-        one = self.dense and self.m == 1 and coefficients.size  # form a record
+        one = self.dense and self.m == 1 and coefficients.size  # whether a record has one row
         self._rows = np.require(coefficients, float, "C") if one else None  # as the compiled loops take them
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat

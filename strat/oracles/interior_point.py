@@ -10,22 +10,22 @@ from strat.oracles.cones import Cones, Matrix
 from strat.oracles.design import Segments
 
 MOST = 40  # iterations
-INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length
-CENTRED = 0.2  # first complementarity, relative to a slope times an argument
-NEAR = 0.1  # the least share of it, near the solution
+INSIDE = 0.4  # least distance of the initial slopes c from the ends of their intervals, relative to the length
+CENTRED = 0.2  # initial complementarity, relative to a slope times an argument
+NEAR = 0.1  # least share of CENTRED that is used, near the solution
 BACK = 0.995  # longest step, relative to the way to the boundary
-CLOSED = 1e-14  # the gap, relative to the first one, below which rounding decides
+CLOSED = 1e-14  # the gap, relative to the initial gap, below which rounding decides
 EXACT = 1e-3  # relative residual of the linear systems
 
 
 @dataclass
 class KinkedRows:
-    """Σ_ij max_{low <= c <= high} (c r_ij − δ_i c² / 2) with r = A (unit · theta) + shift: pinball, hinge, |u| and their like."""
+    """Σ_ij max_{low <= c <= high} (c r_ij − δ_i c² / 2) with r = A (unit · theta) + shift: pinball, hinge, |u| and the like."""
 
     design: object  # A, with m rows a record
     shift: np.ndarray  # (N, m J), for each of the J kinks of a row
     low: np.ndarray  # slopes before the kinks, with the records' weights in them
-    high: np.ndarray  # slopes behind them
+    high: np.ndarray  # slopes after the kinks, likewise
     delta: np.ndarray  # widths
     J: int
     segments: object  # the grouping of records
@@ -33,7 +33,7 @@ class KinkedRows:
 
     @classmethod
     def of(cls, rule, form, weight):
-        """The rows of the sum of weight × an atom of a BoundForm, or None where they are others."""
+        """The rows of Σ weight × an atom at a BoundForm, or None where that is no such sum."""
         kinks, design = getattr(rule, "kinks_apart", None), form.design
         if kinks is None or design is None or form.inner or not design.dense or not form.on_records:
             return None
@@ -48,7 +48,7 @@ class KinkedRows:
         return cls(design, shift, low * weight, high * weight, delta, J, form.segments)
 
     def rescaled(self, weight, unit):
-        """weight × the sum at unit · theta, of another theta."""
+        """The rows of weight × the sum at unit · theta, as a function of theta."""
         low, high, delta = self.low * weight, self.high * weight, self.delta / weight
         return replace(self, unit=self.unit * unit, low=low, high=high, delta=delta)
 
@@ -57,7 +57,7 @@ class KinkedRows:
         return self.tangent(theta) + self.shift
 
     def tangent(self, move):
-        """Change of r with theta."""
+        """Change of r where theta changes by `move`."""
         return self.design.matvec(self.unit * move).repeat(self.J, axis=1)
 
     def back(self, c):
@@ -76,9 +76,9 @@ class KinkedRows:
         return np.clip(r / (self.delta + 1e-300), self.low, self.high)
 
     def cones(self):
-        """The same, where δ > 0, as cone programs of the records: min t + s² / (2 δ) over t >= high (r − s), t >= low (r − s)."""
+        """The sum, where δ > 0, as the records' cone programs: min t + s² / (2 δ) over t >= high (r − s), t >= low (r − s)."""
         N, m, n = *self.shift.shape, self.design.n
-        size = np.maximum(np.abs(self.low), np.abs(self.high))  # in units of which t is
+        size = np.maximum(np.abs(self.low), np.abs(self.high))  # the unit of t
         slopes, every = np.hstack([self.high / size, self.low / size]), np.arange(2 * m)
         a = np.stack([self.tangent(np.tile(e, (self.segments.K, 1))) for e in np.eye(n)], axis=2)
         a = np.concatenate([a, a], axis=1) * slopes[:, :, None]
@@ -94,15 +94,15 @@ class KinkedRows:
 class InteriorPoint:
     """Minimise Q(theta) + Σ_i max_{low <= c_i <= high} (c_i r_i − δ c_i² / 2), Q quadratic and r affine in theta.
 
-    That is the problem of a loss with kinks, such as pinball, hinge or |u|, as it is (δ = 0) or smoothed. With multipliers
+    This is the problem of a loss with kinks, such as pinball, hinge or |u|, exact (δ = 0) or smoothed. With multipliers
     a of c <= high and b of c >= low, the optimum has ∇Q + Aᵀc = 0 and r − δ c = a − b. Newton's method on these equations
     and on a (high − c) = b (c − low) = μ, μ falling to 0 (Mehrotra 1992), takes 10 to 20 steps whatever the start and the
     width, where Newton's method on the smoothed function goes from kink to kink. The matrix of a step is the Hessian of Q
     plus Aᵀ D A, D diagonal and positive.
 
-    `rows` are KinkedRows and `quadratic` (K, n, n) the Hessian of Q, but for the `laplacian`, a map or None, that joins strata.
+    `rows` are KinkedRows and `quadratic` (K, n, n) the Hessian of Q without the `laplacian`, a map or None, that joins strata.
     ``solver_of(blocks)`` gives the function (b, tolerance) -> solution of the equations of blocks (K, n, n) and the Laplacian.
-    `segments` are the rows of each stratum where nothing joins the strata: each takes steps of a length of its own.
+    `segments` groups the rows by stratum if nothing joins the strata: each stratum then takes steps of its own length.
     """
 
     def __init__(self, rows, quadratic, solver_of, segments=None, laplacian=None):
@@ -110,7 +110,7 @@ class InteriorPoint:
         self.segments = segments or Segments(np.zeros(len(rows.shift)), 1)
 
     def solve(self, theta, slope, tol=0.0):
-        """The minimiser (K, n) from theta on, where ∇Q is `slope`, as far as a gradient of norm tol, or rounding, allows.
+        """The minimiser (K, n), found from theta, where ∇Q is `slope`, to a gradient of norm tol or to rounding.
 
         ``closed`` then tells whether the gap is closed.
         """
@@ -128,7 +128,7 @@ class InteriorPoint:
             self.off = self.r - rows.delta * self.c - self.a + self.b
             predicted = self._direction(0.0, 0.0)
             length = self._length(predicted)[stratum]
-            # Centre as much as the predicted step fails to close the gap, and correct for its second order.
+            # Centre the more, the less the predicted step closes the gap, and correct for its second-order terms.
             left = self._gap(predicted, length)
             mean = ((left / np.maximum(gap, 1e-300)) ** 3 * gap / np.maximum(size, 1))[stratum]
             _, _, dc, da, db = predicted
@@ -141,7 +141,7 @@ class InteriorPoint:
         return self.theta
 
     def _start(self, theta, slope):
-        """Slopes in the middle of their intervals, and the multipliers that they ask for."""
+        """Start from slopes well inside their intervals, and the multipliers that correspond to them."""
         rows, self.theta, self.slope = self.rows, theta.copy(), slope.copy()
         self.r = rows.arguments(theta)
         at_kinks, wide = rows.slopes(self.r), rows.high - rows.low
@@ -173,7 +173,7 @@ class InteriorPoint:
         return np.minimum(1.0, BACK / np.maximum(self.segments.max(reached), 1e-300))[:, None]
 
     def _gap(self, step=(0.0,) * 5, length=0.0):
-        """Σ a (high − c) + b (c − low), after a step, over the rows of each of the strata with steps of their own, (K, 1)."""
+        """Σ a (high − c) + b (c − low), after a step, over the rows of each stratum with steps of its own, (K, 1)."""
         _, _, dc, da, db = step
         upper = (self.a + length * da) * (self.above - length * dc)
         lower = (self.b + length * db) * (self.below + length * dc)
@@ -192,7 +192,7 @@ class InteriorPoint:
 
 
 def kinked_and_quadratic(terms):
-    """The `KinkedRows` of one of some oracles, and the others, which are quadratic; None where they are not such a sum."""
+    """(`KinkedRows` of the one oracle that has them, the other oracles, all quadratic); None for any other sum."""
     kinked = [term for term in terms if term.kinked_rows is not None]
     rest = [term for term in terms if term not in kinked]
     known = all(f.quadratic and f.has("hessian_operator") for f in rest)
@@ -202,7 +202,7 @@ def kinked_and_quadratic(terms):
 class KinkedProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) for f a sum of kinks and quadratics, all strata at once.
 
-    `rows` are KinkedRows, `rest` quadratic oracles, and `rescue` is the ConeProx for what the method leaves unsolved.
+    `rows` are KinkedRows, `rest` quadratic oracles, and `rescue` is the ConeProx used where the method does not converge.
     """
 
     kind = "interior points, all strata at once"

@@ -1,4 +1,4 @@
-"""Proxes without a closed form, of all strata at once: by Newton's method, and by one cone program."""
+"""Proxes without a closed form, for all strata at once: by Newton's method, and by one cone program."""
 
 from functools import cache, cached_property
 
@@ -17,10 +17,10 @@ EXACT = 1e-9  # error, relative to 1 + size, above which the cone program takes 
 class NewtonProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) for a smooth convex f with Hessian products.
 
-    Newton steps with backtracking in each stratum by itself, until the gradient is at rounding level. The objective
-    is strongly convex with modulus 1/t, so the error in z is at most t times the norm of the gradient that is left.
-    `rescue`, a ConeProx or None, is for strata where the steps do not lead to the end, as far out on an exponential, or where v
-    is outside the domain. Where `transposed` has the coordinates of symmetric variables' transposes, v's symmetric part counts.
+    Newton steps with backtracking in each stratum separately, until the gradient is at rounding level. The objective
+    is strongly convex with modulus 1/t, so the error in z is at most t times the norm of the remaining gradient.
+    `rescue`, a ConeProx or None, takes over in strata where the steps do not converge, as on the steep part of an exponential,
+    or where v is outside the domain. With `transposed`, the coordinates of variables' transposes, v's symmetric part counts.
     """
 
     kind = property(lambda self: "one linear system a stratum" if self.oracle.quadratic else "Newton")
@@ -36,7 +36,7 @@ class NewtonProx:
         return self.near(v, t, v)
 
     def near(self, v, t, z):
-        """The same where a point z near the solution is known."""
+        """The prox, found from a point z near the solution."""
         v, t = self._symmetric(v), np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))[:, None]
         z = self._newton(v, t, np.array(self._symmetric(z)))
         lost = self._lost(z, v, t)
@@ -47,19 +47,19 @@ class NewtonProx:
             )
         if lost.any():
             z[lost] = self.rescue.some(np.flatnonzero(lost), v[lost], t[lost, 0])
-            z = self._newton(v, t, off_edges(self.oracle, z), lost)  # to rounding
+            z = self._newton(v, t, off_edges(self.oracle, z), lost)  # refined to rounding
         return self._symmetric(z)
 
     def _newton(self, v, t, z, some=True):
-        """Newton steps from z with backtracking; some : mask of the strata that move."""
+        """Newton steps from z with backtracking; `some` is a mask of the strata that move."""
         last, value = np.full(len(v), np.inf), self._value(z, v, t)
-        # Size of the gradients that balance
+        # Size of the gradients that balance at the solution
         scale = np.maximum(1.0 + np.abs(v).max(axis=1, initial=0.0) / t[:, 0], np.sqrt(v.shape[1]))
         for _ in range(MOST):
             gradient = self._gradient(z, v, t)
             with np.errstate(over="ignore", invalid="ignore"):
                 size = np.sqrt((gradient**2).sum(axis=1))
-            # Sums over many records leave rounding errors: near the end a gradient must still fall to go on.
+            # Sums over many records have rounding errors: near the end, a stratum moves only while its gradient falls.
             active = (size > 1e-13 * scale) & ~((size <= 1e-9 * scale) & (size >= 0.5 * last))
             active &= np.isfinite(value) & np.isfinite(size) & some
             if not active.any():
@@ -69,7 +69,7 @@ class NewtonProx:
             hessian[broken], active = 0.0, active & ~broken
             gradient = np.where(active[:, None], gradient, 0.0)
             step = -np.linalg.solve(_ridged(hessian, t), gradient[..., None])[..., 0]
-            step = self._symmetric(step)  # which rounding spoils
+            step = self._symmetric(step)  # rounding spoils the symmetry
             slope = (gradient * step).sum(axis=1)
             length, pending = np.where(active, 1.0, 0.0), active.copy()
             slack = 1e-14 * np.maximum(1.0, np.abs(value))
@@ -87,14 +87,14 @@ class NewtonProx:
         return z
 
     def _lost(self, z, v, t):
-        """Where z is not the solution: t times the gradient bounds its distance, and a Newton step estimates it."""
+        """Mask of strata where z is not the solution: t times the gradient bounds the error, a Newton step estimates it."""
         enough = EXACT * (1.0 + np.abs(z).max(axis=1, initial=0.0))
         with np.errstate(all="ignore"):
             gradient = self._gradient(z, v, t)
             outside = ~np.isfinite(self.oracle.value(z))
             lost = outside | ~(t[:, 0] * np.sqrt((gradient**2).sum(axis=1)) <= enough)
             if lost.any():
-                # Far out on a steep function rounding alone leaves large gradients.
+                # Where a function is very steep, rounding error alone leaves large gradients.
                 system = _ridged(self._hessian(z), t)
                 finite = np.isfinite(system).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
                 known = lost & ~outside & finite
@@ -116,13 +116,13 @@ class NewtonProx:
 
 
 def _ridged(hessian, t):
-    """The Hessian with that of the distance, and a ridge of rounding size, so that one that dwarfs 1/t is invertible."""
+    """The Hessian plus 1/t and a ridge of rounding size, so that a singular Hessian that dwarfs 1/t is still invertible."""
     ridge = 1.0 / t[:, 0] + 1e-15 * np.trace(hessian, axis1=1, axis2=2)
     return hessian + np.eye(hessian.shape[1]) * ridge[:, None, None]
 
 
 class Start:
-    """Where the next prox of a fit starts if it is iterative; each prox changes it."""
+    """The warm start of a fit's next prox, if the prox is iterative; each prox updates it."""
 
     state = np.zeros(1)
 
@@ -131,12 +131,12 @@ class ConeProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) over the constraints, all strata at once: by `Splitting`, or in one call of Clarabel.
 
     ``cones()`` gives the list of `Cones` whose sum f is; it is called when the prox is first needed. `what` is f's name for
-    messages, and `restricted` says whether there are constraints beside its domain. `box`, (low, high), are bounds of z that f
-    implies, which a solver keeps but for rounding: here they hold exactly.
+    messages, and `restricted` says whether there are constraints other than its domain. `box`, (low, high), are bounds of z
+    that f implies; a solver satisfies them up to rounding, and this prox exactly.
     """
 
     kind = "a cone program for each stratum, all at once"
-    costly = True  # solvers that take many proxes an iteration are no good choice
+    costly = True  # solvers with many proxes per iteration are a poor choice
 
     def __init__(self, cones, what, box=None, restricted=True):
         self.cones, self.what, self.box, self.restricted = cones, what, box, restricted
@@ -178,5 +178,5 @@ class ConeProx:
         return z if self.box is None else np.clip(z, *self.box)
 
     def some(self, strata, v, t):
-        """The same for some strata, by Clarabel: v and t (k,) have their rows alone."""
+        """The prox for some strata, by Clarabel; v and t (k,) have only the rows of these."""
         return self._solved([f.take(strata) for f in self.cones()], v, t)

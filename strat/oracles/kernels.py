@@ -1,7 +1,7 @@
-"""The compiled loops of ``_loops.c``, where a compiler was there when the package was installed.
+"""The compiled loops of ``_loops.c``, if a compiler was present when the package was installed.
 
-Who has a use for one asks for ``kernels.compiled``, which is None where nothing was compiled, and has the same in NumPy beside
-it; both agree to rounding.
+Callers test ``kernels.compiled``, which is None where nothing was compiled, and have a version in NumPy beside it; the two
+agree to rounding.
 """
 
 from contextlib import suppress
@@ -43,14 +43,14 @@ class Compiled:
         return out
 
     def paths(self, v, curvature, up, down):
-        """The numbers of `strat.oracles.prox_groups.path_prox`, of v (P, L) and its terms."""
+        """The result (P, L) of `strat.oracles.prox_groups.path_prox` for v (P, L) and the other terms."""
         (P, L), slopes = v.shape, np.stack([up, down])
         out = np.empty(P * L + 8 * L + 6)  # the result and the workspace
         self._loops.paths(P, L, up.shape[1], of_floats(v), of_floats(curvature), of_floats(slopes), out)
         return out[: P * L].reshape(P, L)
 
     def add_to_pairs(self, theta, a, out):
-        """In place: out_e += a_i + a_j + ||theta_i - theta_j||² of all pairs e = (i, j), i < j."""
+        """In place: out_e += a_i + a_j + ||theta_i - theta_j||² for all pairs e = (i, j), i < j."""
         self._loops.add_to_pairs(theta.shape[1], len(a), 0, of_floats(theta.T), of_floats(a), a, out)
         return out
 

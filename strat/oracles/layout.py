@@ -6,7 +6,7 @@ from strat.errors import DataError, OptionError, ShapeError
 
 
 class Layout:
-    """Variables of one stratum, raveled in C order and put one after the other; `shapes` are theirs by name, in order."""
+    """Variables of one stratum, flattened in C order and concatenated; `shapes` are their shapes by name, in order."""
 
     def __init__(self, shapes):
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}

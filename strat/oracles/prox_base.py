@@ -29,8 +29,8 @@ def present(part):
 class Grouped:
     """A block of G groups of L coordinates each, all treated alike.
 
-    Blocks with one ``signature`` are joined, so that a prox of many small groups is one call. ``axes`` names the
-    arrays that have one entry (or row) a group and the axis that counts the groups.
+    Blocks with equal ``signature`` are joined, so that a prox of many small groups is one call. ``axes`` maps the
+    name of each array with an entry (or row) per group to the axis that counts the groups.
     """
 
     kind = "closed form"
@@ -52,7 +52,7 @@ class Grouped:
         return values.reshape(len(values), *self.groups.shape)
 
     def _steps_by_group(self, t):
-        """A number, or steps (K, 1 or G L) of a stratum or its coordinates, as (K, 1, 1) or (K, G, L)."""
+        """A number as it is, or steps (K, 1 or G L) per stratum or per coordinate, as (K, 1, 1) or (K, G, L)."""
         if not np.ndim(t):
             return t
         return t[:, :, None] if t.shape[1] == 1 else self._by_group(t)
@@ -88,13 +88,13 @@ class BlockProx:
 
     def __init__(self, blocks, transposed=None, weight=1.0, unit=1.0):
         self.blocks, self.transposed, self.weight, self.unit = joined(blocks), transposed, weight, unit
-        self.places = [block.columns for block in self.blocks]  # slices where nothing need be gathered
+        self.places = [block.columns for block in self.blocks]  # slices where the columns are contiguous
         for k, c in enumerate(self.places):
             if np.array_equal(c, np.arange(c[0], c[-1] + 1)):
                 self.places[k] = slice(c[0], c[-1] + 1)
 
     def rescaled(self, weight, unit):
-        """The prox of weight × the function at unit · z, where the units of ties are the same."""
+        """The prox of weight × the function at unit · z, where tied coordinates have equal units."""
         return BlockProx(self.blocks, self.transposed, self.weight * weight, self.unit * unit)
 
     @cached_property
@@ -109,14 +109,14 @@ class BlockProx:
         return self.weight * self.unit**2 * out
 
     def ties(self, n):
-        """Lists of coordinates that take the same step, each of the n in one of them."""
+        """Lists of coordinates that take the same step; each of the n coordinates is in one list."""
         groups, p = [group for block in self.blocks for group in block.ties], self.transposed
         if p is not None and any(p[c] not in group for group in groups for c in group):
             return [list(range(n))]
         return groups
 
     def __call__(self, v, t):
-        # With y = unit · z, the distance of z is that of y with the step weight × unit² × t for every coordinate.
+        # This is the prox in y = unit · z with the step weight × unit² × t for every coordinate.
         t = np.asarray(t, dtype=float)
         t = t.reshape(-1, 1) if t.ndim == 1 or np.ndim(self.unit) > t.ndim else t
         t, v = t * (self.weight * self.unit**2), symmetric(self.unit * v, self.transposed)
@@ -126,14 +126,14 @@ class BlockProx:
         return symmetric(z, self.transposed) / self.unit  # so that z is exactly symmetric
 
 
-ORDER = np.int64(2**63 - 1)  # the bits of a number in floating point that order it among those of its sign
+ORDER = np.int64(2**63 - 1)  # mask of the bits that order floating-point numbers of one sign
 
 
 class SeparableBlock:
     """A convex function of each coordinate, with linear and diagonal quadratic parts q and Q, between bounds.
 
-    Clipping the prox to the bounds is exact for convex functions of one number. A subclass says what the function's own
-    attributes are.
+    Clipping the prox to the bounds is exact for convex functions of one number. `own` are attributes of the function, which
+    subclasses describe.
     """
 
     kind, ties = "closed form", property(lambda self: [[c] for c in self.columns])
@@ -177,7 +177,7 @@ class SoftBlock(SeparableBlock):
 class NewtonBlock(SeparableBlock):
     """Any sum of smooth functions of one coordinate each, given by a `tape`, by safeguarded Newton steps to rounding.
 
-    The domain's bounds are among `low` and `high`, (1, m).
+    `low` and `high`, (1, m), include the bounds of the domain.
     """
 
     kind = "Newton, to rounding"
@@ -198,11 +198,11 @@ class NewtonBlock(SeparableBlock):
 
 
 def _root(residual, v, t, low, high):
-    """z in [low, high] nearest to the root of a function of each entry, of which (z − v)/t is an increasing part.
+    """z in [low, high] nearest to the root of an increasing function of each entry that has (z − v)/t as a term.
 
-    ``residual(z)`` gives the values and slopes. Newton steps that must at least halve, or else the bracket is halved (rtsafe,
-    Press et al. 2007, §9.4), by the numbers between its ends that there are in floating point: the root may be at any order
-    of distance from the end of a domain.
+    ``residual(z)`` gives the values and slopes. A Newton step must be at most half as long as the step before; otherwise the
+    bracket is bisected (rtsafe, Press et al. 2007, §9.4), in the order of the floating-point numbers between its ends, as the
+    distance of the root from the end of a domain may have any order of magnitude.
     """
     at_low, at_high = residual(low)[0] >= 0, residual(high)[0] <= 0
     z = np.where((v > low) & (v < high), v, _middle(low, high))
@@ -212,7 +212,7 @@ def _root(residual, v, t, low, high):
     b = np.where(f < 0, np.minimum(high, z - t * f), z)
     done, last = at_low | at_high, np.full(v.shape, np.inf)
     for _ in range(200):
-        # Nothing is left but rounding, of f or of z. Beside a pole, where steps are short too, the first point says nothing.
+        # Done where f or z is exact to rounding. The first point's slope is not used: near a pole, steps are short as well.
         known = np.where(np.isfinite(slope * last), slope, 0.0)
         done |= np.abs(f) <= 4e-16 * np.maximum((np.abs(z) + np.abs(v)) / t, np.abs(z) * known)
         trial = z - f / slope

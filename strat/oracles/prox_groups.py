@@ -1,4 +1,4 @@
-"""Proximal maps of functions of groups of coordinates: norms, maxima, balls, eigenvalues, differences on a path, affine sets."""
+"""Proximal maps of functions of groups of coordinates: norms, maxima, balls, eigenvalues, differences on paths, affine sets."""
 
 from dataclasses import dataclass
 
@@ -15,16 +15,16 @@ from strat.oracles.thresholds import balance, excess_level
 class GroupBlock(Grouped):
     """Σ weight · f(scale · z + offset) over groups, or the groups' sets f(scale · z + offset) <= radius.
 
-    What may be added, exactly: where f grows in every |u| ("absolute"), weighted absolute values and signs, which act
-    first; where f keeps the order of the entries ("ordered"), one absolute value and one interval a group, which act
-    afterwards (Yu 2013, On decomposing the proximal map). A set of the latter kind may have neither, since what acts
-    afterwards may lead out of it.
+    Other terms may be added exactly: where f grows in every |u| ("absolute"), weighted absolute values and sign constraints,
+    whose prox acts first; where f keeps the order of the entries ("ordered"), one absolute value and one interval per group,
+    whose prox acts afterwards (Yu 2013, On decomposing the proximal map). A set of the second kind allows neither, since
+    the second prox may lead out of it.
     """
 
     rule: object  # a Rule with ``prox`` or ``project`` on arrays (K, groups, *shape)
     shape: tuple  # of a group's argument
     groups: np.ndarray  # coordinates, (G, L)
-    scale: np.ndarray  # (G, L), its size the same within a group
+    scale: np.ndarray  # (G, L), of one absolute value within a group
     offset: np.ndarray  # (G, L)
     q: np.ndarray  # linear part, (K or 1, G, L)
     Q: np.ndarray  # diagonal quadratic part, (K or 1, G, L), the same within a group
@@ -33,7 +33,7 @@ class GroupBlock(Grouped):
     l1: np.ndarray | None  # weights of absolute values, (K or 1, G, L)
     low: np.ndarray | None
     high: np.ndarray | None
-    absolute: bool = False  # whether f is a function of |u|, of which the rule knows only f(u)
+    absolute: bool = False  # whether the function is f(|u|), where f is the rule's
     axes = {
         "groups": 0, "scale": 0, "offset": 0, "q": 1, "Q": 1, "weight": 1, "radius": 1, "l1": 1, "low": 1, "high": 1
     }  # fmt: skip
@@ -61,7 +61,7 @@ class GroupBlock(Grouped):
 
 
 class ConeBlock:
-    """The semidefinite cone, or none, with a function of the eigenvalues, or none."""
+    """A function of a symmetric matrix's eigenvalues (`rule`, or None) on a semidefinite cone (`cone`, or None)."""
 
     kind, ties = "closed form", property(lambda self: [list(self.columns)])
 
@@ -85,10 +85,10 @@ class ConeBlock:
 
 @dataclass(eq=False)
 class ChainBlock(Grouped):
-    """Σ up · (z₊ − z)₊ + down · (z − z₊)₊ of shifted neighbours; infinite slopes make constraints.
+    """Σ up · (z₊ − z)₊ + down · (z − z₊)₊ over neighbours z, z₊ on a path, shifted; infinite slopes make constraints.
 
-    An absolute value (the same for all coordinates of a path) and an interval are added exactly afterwards, since
-    they keep the order of the entries.
+    The prox of an absolute value and an interval, the same for all coordinates of a path, acts afterwards. This is exact,
+    since it keeps the order of the entries.
     """
 
     groups: np.ndarray  # coordinates in the order of the path, (G, L)
@@ -121,13 +121,13 @@ class ChainBlock(Grouped):
 def path_prox(v, curvature, up, down):
     """argmin ½ Σ curvature (z − v)² + Σ up (z₊ − z)₊ + down (z − z₊)₊ for each row: (P, L) and (P, L − 1) to (P, L).
 
-    By dynamic programming: the derivative of the best value as a function of the last coordinate is piecewise linear and
-    increasing; a step clips it to the slopes of the penalty and adds the next coordinate's quadratic (Johnson 2013, A
-    dynamic programming algorithm for the fused lasso).
+    The compiled loop uses dynamic programming: the derivative of the best value as a function of the last coordinate is
+    piecewise linear and increasing; a step clips it to the slopes of the penalty and adds the next coordinate's quadratic
+    (Johnson 2013, A dynamic programming algorithm for the fused lasso).
     """
     if kernels.compiled:
         return kernels.compiled.paths(v, curvature, up, down)
-    # With the differences D z, z = v − C⁻¹ Dᵀ u for the u in [−down, up] that minimises ‖C^½ v − C^-½ Dᵀ u‖.
+    # The dual: with the differences D z, z = v − C⁻¹ Dᵀ u for the u in [−down, up] that minimises ‖C^½ v − C^-½ Dᵀ u‖.
     z, D = np.empty(v.shape), np.diff(np.eye(v.shape[1]), axis=0)
     for row, (at, c, rise, fall) in enumerate(zip(v, curvature, up, down, strict=True)):
         root, bounds = np.sqrt(c), (-fall, np.nextafter(rise, np.inf))
@@ -137,7 +137,7 @@ def path_prox(v, curvature, up, down):
 
 
 class SubspaceBlock(Grouped):
-    """½ zᵀHz + qᵀz on {A z = b}: solved in the eigenvectors of H within the subspace, whatever the step.
+    """½ zᵀHz + qᵀz on {A z = b}: solved in the eigenvectors of H on the subspace, which serve every step.
 
     `groups` are (G, L), q (K or 1, G, L), H (L, L), A (m, L), and b (G, m) is consistent with A.
     """

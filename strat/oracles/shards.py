@@ -2,14 +2,14 @@
 
     f_k(theta) = sum over shards s of f_sk(theta)
 
-`Shards` is the loss oracle that a `JointProblem` takes. Where chunks of records are, and how sums over them are formed, is
-its engine's to know. An engine is an object with two methods:
+`Shards` is the loss oracle that a `JointProblem` takes. Only its engine knows where the chunks of records are, and how sums
+over them are formed. An engine is an object with two methods:
 
 * ``map(function, chunks)``: the results of ``function(chunk)``, in order;
 * ``start(make, chunks, K)``: an object whose ``sum(task, *arrays)`` is the sum of ``make(chunk)(task, *arrays)`` over the
   chunks that the function ``chunks()`` returns, for arrays with a row for each of K strata. ``make(chunk)`` is a `Shard`, to
-  be kept where the records are; it returns its strata and a tuple of arrays with a row for each, and `added` forms the sums
-  of such pairs. They must not depend on how the work is shared out: the order of the shards decides.
+  be kept where the records are; a call returns its strata and a tuple of arrays with a row for each, and `added` sums such
+  pairs. The sums must not depend on how the work is distributed, and are formed in the order of the shards.
 
 `Local` is the engine of this process; `strat.oracles.dask_engine` has one for a cluster.
 """
@@ -25,22 +25,22 @@ import numpy as np
 from strat.errors import DataError
 from strat.oracles.base import Oracle, Quadratic
 
-BLOCKS = 2**24  # numbers up to which Hessians' blocks are held for products with them
+BLOCKS = 2**24  # count of numbers in Hessian blocks up to which they are kept for products
 
 
 class Shard:
-    """Some records: the oracle of the parameters of the strata, in ascending order, that they belong to."""
+    """Some records, as an oracle in the parameters of the strata, in ascending order, to which they belong."""
 
     def __init__(self, strata, oracle, counts):
         self.strata, self.oracle, self.counts = strata, oracle, counts
 
     def __call__(self, task, *arrays):
-        """The strata, and ``task(self, *rows)`` for the rows of arrays (K, …) that are theirs."""
+        """The strata, and ``task(self, *rows)`` for these strata's rows of the arrays (K, …)."""
         return self.strata, task(self, *(array[self.strata] for array in arrays)) if len(self.strata) else ()
 
 
 def evaluate(shard, theta, curved=False):
-    """Values (K,), counts of records (K,) and gradients (K, n) where there are some; if `curved`, Hessian blocks (K, n, n)."""
+    """Values (K,), counts of records (K,) and gradients (K, n), if they exist; if `curved`, also Hessian blocks (K, n, n)."""
     oracle = shard.oracle
     if not oracle.has("value_and_gradient"):
         return oracle.value(theta), shard.counts
@@ -56,9 +56,9 @@ def products(shard, theta, v):
 class Shards(Oracle):
     """A sum over shards, formed by an engine.
 
-    One pass over the records gives value and gradient together, and the Hessian's blocks too at the first point and while a
-    solver asks for them at each one; the sums at the last few points are kept. `engine` has a method ``sum``, and `like` is the
-    oracle of some records, whose capabilities all shards have.
+    One pass over the records gives value and gradient, and at the first point, and as long as a solver asks for them at every
+    point, the Hessian's blocks as well; the sums at the last few points are kept. `engine` has a method ``sum``, and `like` is
+    the oracle of some records, whose capabilities all shards have.
     """
 
     def __init__(self, engine, K, like):
@@ -80,7 +80,7 @@ class Shards(Oracle):
             if np.array_equal(point, theta) and (len(sums) == 4 or not curved):
                 self._curved = self._curved or curved
                 return sums
-        # A solver that took the Hessian at the last point will do so at the next one.
+        # A solver that took the Hessian at the last point is expected to take it at the next.
         curved, self._curved = curved or self._curved, curved
         if curved and not self._few:
             self._points.clear()
@@ -108,7 +108,7 @@ class Shards(Oracle):
         return sums[0].copy(), sums[2]
 
     def hessian(self, theta):
-        """The Hessian's blocks (K, n, n), which are given away where they are many."""
+        """The Hessian's blocks (K, n, n), which are not kept where they are large."""
         blocks = self._at(theta, True)[3]
         if not self._few:
             self._points.clear()
@@ -139,7 +139,7 @@ def cores():
 
 
 def in_order(function, items):
-    """``function(item)`` of each item, in the order of the items, by as many threads as there are cores: this one and others."""
+    """``function(item)`` of each item, in the order of the items, by as many threads as there are cores, this one included."""
     threads = cores()
     if threads == 1:
         yield from map(function, items)
@@ -152,7 +152,7 @@ def in_order(function, items):
             else:
                 results.append(Future())
                 results[-1].set_result(function(item))
-            while results and (results[0].done() or len(results) > 2 * threads):  # results are not to pile up
+            while results and (results[0].done() or len(results) > 2 * threads):  # so that results do not pile up
                 yield results.popleft().result()
         for result in results:
             yield result.result()
@@ -179,14 +179,14 @@ class LocalSum:
         return added(in_order(lambda make: make()(task, *arrays), self.shards()), self.K, self._zeros)
 
     def _zeros(self, shape):
-        """Zeros, those of blocks in the memory of earlier ones that nobody has any more: new memory costs as much as the sums."""
+        """Zeros; blocks reuse memory of earlier blocks that are no longer referenced: new memory costs as much as the sums."""
         if len(shape) < 3:
             return np.zeros(shape)
         if self._lent() is None and self._memory.shape == shape:
             self._memory.fill(0.0)
         else:
             self._memory = np.zeros(shape)
-        out = np.asarray(memoryview(self._memory))  # the base of its views, which keep it
+        out = np.asarray(memoryview(self._memory))  # the base of all views, which keep it alive
         self._lent = ref(out)
         return out
 

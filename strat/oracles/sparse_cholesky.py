@@ -24,7 +24,7 @@ from strat.errors import check_memory
 
 OVERHEAD = 1e5  # multiplications that take as long as the calls for one front
 RATE = 3e-10  # seconds a multiplication takes in a front
-FILLED = 1.5  # numbers that fronts store for one of the factor
+FILLED = 1.5  # numbers that fronts store per entry of the factor
 
 
 class SparseCholesky:
@@ -37,7 +37,7 @@ class SparseCholesky:
         ends, ones = (np.r_[i, j], np.r_[j, i]), np.ones(2 * len(i))
         degree = np.bincount(ends[0], minlength=K)
         pattern = sp.diags_array(degree + 1.0) - sp.coo_array((ones, ends), shape=(K, K))
-        # SuperLU orders; its incomplete factor, from which everything is dropped, costs nothing.
+        # SuperLU finds the order; its incomplete factor, from which every entry is dropped, costs nothing.
         rough = {"drop_tol": 1e300, "fill_factor": 1, "options": {"SymmetricMode": True}}
         place = spilu(sp.csc_array(pattern), permc_spec="MMD_AT_PLUS_A", **rough).perm_c
         low, high = self._ordered(place)
@@ -82,7 +82,7 @@ class SparseCholesky:
 
     @cached_property
     def _fronts(self):
-        """Every front's own size, rows, parent, and where its later rows are there and its entries are in the matrix."""
+        """Every front's own size, rows and parent, its later rows' places in the parent, and its matrix entries' places."""
         check_memory("a sparse Cholesky factor of this graph", self.bytes)
         (low, high), K, starts = self._ordered(self.place), self.K, self._own
         key = np.r_[self.place, low].astype(np.int64) * K + np.r_[self.place, high]
@@ -107,9 +107,9 @@ class SparseCholesky:
 
 
 class Factor:
-    """The Cholesky factor of the matrix of an analysed pattern with a diagonal (K,) and numbers `entries` (E,) at the pairs.
+    """The Cholesky factor of the matrix with an analysed pattern, a `diagonal` (K,), and `entries` (E,) at the pairs.
 
-    ``log_det`` is that of the matrix, and a LinAlgError says that it is not positive definite.
+    ``log_det`` is the matrix's; a LinAlgError is raised where the matrix is not positive definite.
     """
 
     def __init__(self, analysis, diagonal, entries):

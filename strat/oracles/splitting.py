@@ -1,4 +1,4 @@
-"""Cone programs of a few unknowns, one a stratum with the same matrices: all at once, by semismooth Newton steps and ADMM."""
+"""Small cone programs, one per stratum with the same matrices, solved all at once by semismooth Newton steps and ADMM."""
 
 from contextlib import suppress
 from functools import partial
@@ -9,9 +9,9 @@ import scipy.linalg
 from strat.oracles import cone_projections as cones
 from strat.oracles.cone_program import ConeProgram
 
-#: Cones that can be projected on, numbers of a program above which dense matrices are no good choice, and those held at a time.
+#: Cones with a projection, size of a program up to which dense matrices are a good choice, and numbers held at a time.
 PROJECTED, LARGEST, MOST = ("zero", "nonnegative", "second order", "exponential", "psd"), 200, 1_000_000
-#: Projections on them, and (D + ridge)⁻¹ with their derivatives D.
+#: Projections onto these cones, and (D + ridge)⁻¹ for their derivatives D.
 CONES = (
     (np.zeros_like, lambda v, ridge: np.full((*v.shape, 1), 1 / ridge)),
     (partial(np.maximum, 0.0), lambda v, ridge: 1 / ((v > 0)[..., None] + ridge)),
@@ -19,13 +19,13 @@ CONES = (
     (cones.project_exponential, cones.invert_exponential),
     (cones.project_semidefinite, cones.invert_semidefinite),
 )
-#: Over-relaxation, iterations of ADMM between Newton steps, and how often they come.
+#: Over-relaxation, iterations of ADMM between runs of Newton steps, and how often ADMM runs at most.
 RELAXATION, PERIOD, ROUNDS = 1.6, 10, 8
-#: Newton steps in a row, their lengths, what is added to D, and to the system's diagonal as a share of it.
+#: Most Newton steps in a run, their lengths, the ridge added to D, and the share of its diagonal added to the system.
 STEPS, LENGTHS, RIDGE, ROUNDING = 20, (1.0, 0.5, 0.25, 0.1, 0.03, 0.01), 1e-8, 1e-14
-#: How many times as large a Newton step may make u: where there is no dual solution it runs away.
+#: Largest factor by which a Newton step may enlarge u, which diverges where there is no dual solution.
 FAR = 10.0
-#: Accuracy that is asked for, and the one that is enough in the end: F sees violated constraints to first order.
+#: Accuracy that is asked for, and the one accepted in the end: violated constraints change F to first order.
 ACCURACY, ENOUGH = 1e-13, 1e-10
 _longest = partial(np.linalg.norm, ord=np.inf, axis=1)  # the largest absolute value of each row
 
@@ -33,14 +33,14 @@ _longest = partial(np.linalg.norm, ord=np.inf, axis=1)  # the largest absolute v
 class Splitting:
     """argmin_z t_k f(z) + ½ ‖z − v_k‖² for all strata k, f the sum of `functions` (Cones that are the same in all strata).
 
-    With x = (z, u) and M = diag(I, 0) + t P, the program is: minimise ½ xᵀ M x + qᵀ x subject to A x + s = b, s in the cones.
-    With s = the projection of u on the cones and y = s − u, the dual solution, it is solved by the u for which
+    With x = (z, other unknowns) and M = diag(I, 0) + t P, minimise ½ xᵀ M x + qᵀ x subject to A x + s = b, s in the cones.
+    With s the projection of u (m,) onto the cones, and y = s − u the dual solution, this is solved by the u for which
 
         R(u) = A x + s − b = 0,        x = argmin ½ xᵀ M x + qᵀ x + ½ ‖A x + s − b + y‖².
 
-    ADMM (as in Stellato et al. 2020) takes u − 1.6 R(u). Near a solution semismooth Newton steps on R take far fewer: they
-    are taken where they lower R enough, and ADMM goes on from there where they do not. One basis V serves all steps t:
-    Vᵀ (diag(I, 0) + AᵀA) V = I and Vᵀ P V = diag(curvature), so that x = V w, H w = (b − s − y)ᵀ A V − qᵀ V, H = 1 + t curvature.
+    ADMM (as in Stellato et al. 2020) iterates u − 1.6 R(u). Near a solution far fewer semismooth Newton steps on R suffice:
+    they are taken while they lower R enough, and ADMM continues where they do not. One basis V serves all steps t: with
+    Vᵀ (diag(I, 0) + AᵀA) V = I and Vᵀ P V = diag(curvature), x = V w for H w = (b − s − y)ᵀ A V − qᵀ V, H = 1 + t curvature.
     """
 
     def __init__(self, functions):
@@ -49,14 +49,14 @@ class Splitting:
         (A, b), (P, self.c) = one.constraints[:2], one.objective()
         P = P.toarray().astype(float)
         self.P = P + np.triu(P, 1).T
-        kinds = []  # and sizes; lines are cones of one row
+        kinds = []  # (kind, size); half-lines and equations are cones of one row
         for f in functions:
             for (name, _), size in zip(f.kinds, f.rows["sizes"], strict=True):
                 kind = PROJECTED.index(name)
                 kinds += [(kind, 1)] * size if kind < 2 else [(kind, int(size))]
         starts = np.cumsum([0, *(size for _, size in kinds)])
         blocks = sorted((*kind, start) for kind, start in zip(kinds, starts, strict=False))
-        # Rows of one kind, and cones of one size, stand side by side.
+        # Cones of one kind and size are made adjacent.
         order = [row for _, size, start in blocks for row in range(start, start + size)]
         self.A, self.b = A.toarray()[order], b[order]
         self.blocks = [(*kind, kinds.count(kind)) for kind in sorted(set(kinds))]
@@ -70,13 +70,13 @@ class Splitting:
         """The method for these functions, or None where it does not apply."""
         kinds = {kind for f in functions for kind, _ in f.kinds}
         small = sum(f.size + f.b.shape[1] for f in functions) <= LARGEST
-        with suppress(scipy.linalg.LinAlgError):  # unknowns that the rows do not tell apart
+        with suppress(scipy.linalg.LinAlgError):  # the rows do not determine the unknowns
             return cls(functions) if small and kinds and kinds <= set(PROJECTED) else None
 
     def __call__(self, v, t, state):
-        """z (K, n), the strata that are left unsolved, and the state where the next call may start.
+        """z (K, n), the strata that are left unsolved, and the state from which the next call may start.
 
-        The only error is R: y fits s, and x fits both. It is relative to the size of v_k or A x.
+        The only error is R, as s, y and x follow exactly from u. It is measured relative to the size of v_k or A x.
         """
         K, m = len(v), len(self.b)
         if state.shape != (K, 2 * m):
@@ -118,7 +118,7 @@ class Splitting:
         return apply
 
     def _cones(self, u):
-        """Rows, u there (k, count, size) and functions of the cones of each kind and size."""
+        """For each kind and size of cones: their rows, u in these rows (k, count, size), and their functions."""
         row = 0
         for kind, size, count in self.blocks:
             rows = slice(row, row + count * size)
@@ -126,9 +126,9 @@ class Splitting:
             row = rows.stop
 
     def _scale(self, cone):
-        """Scale the rows of A, those of a `cone` (m,) alike, and the columns of u.
+        """Scale the rows of A, equally within each `cone` (m,), and the columns of the unknowns other than z.
 
-        The squares of the logarithms of A's entries are least (Curtis and Reid 1972): so results do not depend on units.
+        This minimises the squared logarithms of A's entries (Curtis and Reid 1972), so that results do not depend on units.
         """
         rows, columns = np.nonzero(self.A)
         unknowns = np.hstack([np.eye(len(cone))[cone[rows]], np.eye(len(self.c))[columns][:, self.n :]])
@@ -140,7 +140,7 @@ class Splitting:
 
 
 class _Points:
-    """u, its projection s, x in the basis V and R of all strata, which steps change."""
+    """The iterates of all strata: u, its projection s, x in the basis V, R, and the gap, the relative size of R."""
 
     def __init__(self, splitting, H, origin, size, slope, u):
         self.splitting, self.H, self.origin, self.size, self.slope = splitting, H, origin, size, slope
@@ -169,7 +169,7 @@ class _Points:
     def newton(self, k):
         """Newton steps in those of the strata k that are not solved, as long as they lower R enough.
 
-        With Q = (D + ridge)⁻¹ and W = (I − D) Q the change du of u, and dx of x in the basis V, solve
+        With Q = (D + ridge)⁻¹ and W = (I − D) Q, the changes du of u, and dx of x in the basis V, solve
 
             (H + (A V)ᵀ (W − I) A V) dx = −(A V)ᵀ (W − I) R,        du = −Q (R + A V dx).
         """

@@ -16,7 +16,7 @@ class Inner:
 
     def __init__(self, node, component, row, values, m):
         self.node, self.component, self.row, self.values, self.m = node, component, row, values, m
-        #: Whether each entry of the form has one term, and what adds up the terms of each, (terms, m).
+        #: Whether each entry of the form has one term; if not, the matrix (terms, m) that sums the terms of each entry.
         self.each = len(row) == m and np.array_equal(row, np.arange(m))
         self.spread = None if self.each else sp.eye_array(m, format="csr")[row]
 
@@ -71,7 +71,7 @@ class BoundForm:
         return None if u is None else u.reshape(len(u), *self.shape)
 
     def pull(self, g, gradient, adjoints):
-        """Add what a gradient of the value means for theta (in place) and for the inner atoms."""
+        """Pull back a gradient g of the value: add it, in place, to theta's `gradient` and the inner atoms' `adjoints`."""
         g = g.reshape(len(g), self.m)
         if self.design is not None:
             gradient += self.design.rmatvec(g)
@@ -85,7 +85,7 @@ class BoundForm:
 
 
 class BoundNode:
-    """An atom, `rule`, of argument `forms` bound to records; its output has a `shape` on each record or else stratum."""
+    """An atom, `rule`, with argument `forms`, bound to records; its output has a `shape` on each record or else stratum."""
 
     def __init__(self, rule, forms, shape, on_records):
         self.rule, self.forms, self.shape, self.on_records = rule, forms, tuple(shape), on_records
@@ -94,7 +94,7 @@ class BoundNode:
 
     @property
     def single(self):
-        """The argument of an atom of one affine form with dense coefficients whose Hessian is cheap; None for others."""
+        """The only varying argument, if an affine form with dense coefficients and the atom's Hessian is cheap; else None."""
         if len(self.varying) != 1 or not (self.rule.separable or hasattr(self.rule, "pair_curvature")):
             return None
         form = self.forms[self.varying[0]]
@@ -103,13 +103,13 @@ class BoundNode:
 
     @property
     def chained(self):
-        """Whether it is an elementwise atom of one other atom, entry by entry, whose Hessian is diagonal where that's is."""
+        """Whether this is an elementwise atom of one other atom, entry by entry: its Hessian is diagonal if the other's is."""
         forms = [self.forms[i] for i in self.varying]
         alone = len(forms) == 1 and forms[0].design is None and len(forms[0].inner) == 1
         return self.rule.separable and alone and forms[0].inner[0].each
 
     def moving(self, i, K, n):
-        """Which entries (R, *shape) of argument i can move: those of records whose data are zeros cannot."""
+        """Mask (R, *shape) of the entries of argument i that can move: those of records whose data are zeros cannot."""
         form = self.forms[i]
         if form.inner:
             return np.ones((1, *form.shape), dtype=bool)
@@ -120,15 +120,15 @@ class BoundNode:
 class Tape(Oracle):
     """Σ over records and atoms of weight × atom(affine forms).
 
-    `nodes` are BoundNodes in an order in which arguments come first, and `weights`, ``{node: (R or 1, *node.shape)}``, those of
-    the nodes that the sum contains. `segments` is the grouping of records, None where all rows are strata, `n` the numbers of
-    a stratum, and `active` a mask (K,) of strata with records: others contribute nothing, whatever their parameters.
+    `nodes` are BoundNodes, arguments before the nodes that use them, and `weights`, ``{node: (R or 1, *node.shape)}``, those of
+    the nodes that the sum contains. `segments` groups the records, and is None where all rows are strata. `n` is the length of
+    a stratum's vector. `active` is a mask (K,) of strata with records: others contribute nothing, whatever their parameters.
     """
 
     def __init__(self, nodes, weights, segments, n, active=None):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
-        self.slopes = weights  # in derivatives
-        self._steep = {}  # of each node the arguments that keep off the ends of their intervals
+        self.slopes = weights  # the weights in derivatives
+        self._steep = {}  # of each node the arguments that must not reach the ends of their intervals
         everywhere = active is None or all(node.on_records for node in nodes)
         self._idle = None if everywhere or active.all() else ~active
         inner = {part.node for node in nodes for form in node.forms for part in form.inner}
@@ -145,7 +145,7 @@ class Tape(Oracle):
 
     @property
     def scale_free(self):
-        """Mask (n,) of the coordinates in functions that do not say how large they are."""
+        """Mask (n,) of the coordinates in scale-free functions, which set no scale for them."""
         return self._sizes(scale_free=True) > 0
 
     def _sizes(self, scale_free):
@@ -159,7 +159,7 @@ class Tape(Oracle):
         return None if others else KinkedRows.of(node.rule, node.forms[0], self.weights[node])
 
     def interior(self):
-        """The same sum, and +inf too where it is finite but has no finite derivative, at an end of an atom's domain.
+        """The same sum, but +inf also where it is finite without a finite derivative, at an end of an atom's domain.
 
         An argument of a record that cannot move from such an end, as its data are zeros, adds nothing to derivatives.
         """
@@ -243,7 +243,7 @@ class Tape(Oracle):
 
     @np.errstate(all="ignore")
     def hessian(self, theta):
-        """Blocks of the Hessian (K, n, n), where every atom's own is cheap and its argument one affine form, or such an atom."""
+        """Hessian blocks (K, n, n), where each atom has a cheap Hessian and one argument, an affine form or such an atom."""
         states, _, _ = self.run(theta)
         adjoints, grams = self._reverse(theta, states)[1] if self._inner else dict(self.slopes), []
         for node in [node for node in adjoints if not node.rule.separable]:

@@ -1,6 +1,6 @@
-"""Projections on simplices and balls, and the thresholds that they come down to.
+"""Projections onto simplices and balls, and the thresholds to which they reduce.
 
-All functions but those in a metric work along the last axis, for any leading axes at once.
+All functions except those in a metric t work along the last axis, for any leading axes at once.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ def excess_level(u, total):
 
 
 def water_level(v, t, total):
-    """The number l with sum max(0, v + l t) = total > 0, for t > 0, by Newton's method, as edges only leave (Michelot 1986)."""
+    """l with sum max(0, v + l t) = total > 0, for t > 0, by Newton's method: the active set only shrinks (Michelot 1986)."""
     t = np.broadcast_to(t, v.shape)
     while True:
         level = (total - v.sum()) / t.sum()
