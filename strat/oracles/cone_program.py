@@ -12,23 +12,23 @@ from strat.oracles.centring import COLLINEAR, Centring, deviations, free_paramet
 from strat.oracles.clock import OutOfTime
 from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
-#: Accuracies of objective and constraints, relative and absolute, that are asked for, in order; the last by shorter steps, which
-#: second-order cones need where a constraint is held without force.
+#: Accuracies of objective and constraints, relative and absolute, that are asked for in order, the later ones with shorter
+#: steps, which second-order cones need where a constraint is active with a zero multiplier.
 ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8, 0.9), (1e-8, 1e-8, 0.5)
-#: What comes first where only slopes say how large the objective is: curvatures may be below Clarabel's own regularization.
+#: Settings that come first where only slopes set the objective's scale: curvatures may be below Clarabel's regularization.
 STRAIGHT = 1e-10, 1e-10, 0.99, 1e-12
-FAR = 1e-6  # constraints further off than one over this share, in units of the solution without them, count as that far
-#: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one in theta that is the
-#: last: what it leaves is a hundredth of it or less.
+FAR = 1e-6  # constraints further off than 1 / FAR, in units of the solution without them, are scaled as if at that distance
+#: How often at most the distance from a solution is solved for, the smallest and largest unit of it, and the distance in theta
+#: after which no other is solved for: the error left is a hundredth of it or less.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-7
-LARGEST_GAP = 1e-3  # a refinement with a larger gap, in its own units, is none
-#: Roots of curvatures so small beside a coefficient, as a weak penalty's for columns far from 0, say nothing about theta's size.
+LARGEST_GAP = 1e-3  # a refinement with a larger gap, in its own units, is discarded
+#: Roots of curvatures below this share of a coefficient, as of a weak penalty with columns far from 0, set no scale for theta.
 FLAT = 1e-4
-WIDE = 1e-4  # a share of the gap with which a centred program is solved again as it is
-#: Degrees over curvatures from which on a program has the differences of neighbours as unknowns; with more neighbours than the
-#: second number, it has the differences from one stratum.
+WIDE = 1e-4  # relative gap above which a centred program is solved again without centring
+#: Ratio of degrees to curvatures above which a program has differences of neighbours as unknowns; with more neighbours than
+#: the second number, differences from one stratum.
 STRONG, MANY = 1e4, 10
-FEASIBLE = 3e-9  # violation of the constraints that is accepted of it, in units of the solution
+FEASIBLE = 3e-9  # accepted violation of the constraints, in units of the solution
 
 
 @dataclass
@@ -36,17 +36,17 @@ class Solution:
     """A minimiser and how exact it is."""
 
     theta: np.ndarray  # (K, n)
-    error: np.ndarray  # what the dual solution leaves of the stationarity condition in theta
+    error: np.ndarray  # residual of the stationarity condition in theta for the dual solution
     gap: float  # between the primal and the dual objective
-    share: float  # of the gap in one plus the objective, in units of the program's own
-    doubt: float  # the gap, and what violated constraints lower the objective by, to first order
+    share: float  # the gap over 1 + the objective, in the program's own units
+    doubt: float  # the gap plus the decrease of the objective, to first order, through violated constraints
 
 
 class ConeProgram:
-    """argmin over theta (K, n) of Σ_k ½ theta_kᵀ H_k theta_k + g_kᵀ theta_k + ½ ⟨theta, L theta⟩ + Σ_i f_i(theta of i's stratum).
+    """argmin over theta (K, n): Σ_k ½ theta_kᵀ H_k theta_k + g_kᵀ theta_k + ½ ⟨theta, L theta⟩ + Σ_i f_i(theta of i's stratum).
 
     `functions` are Cones, `laplacian` is L, sparse (K n, K n) or None, which may be replaced between solutions, and `what` says
-    what is solved, for messages. `flat` is 0 where the curvatures H alone say how large theta is.
+    what is solved, for messages. `flat` is 0 where the curvatures H alone set the scale of theta.
     """
 
     def __init__(self, K, n, functions, laplacian=None, what="the cone program", flat=FLAT):
@@ -61,13 +61,13 @@ class ConeProgram:
         """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
 
         H is (K, n, n) or has the diagonals (K, n), g is (K, n), and `weight` (K,) are weights of the functions f_i by stratum.
-        With `refined` it is solved once more for the distance from the solution found, all numbers of which are small: where a
-        constraint is held without force, the first error is only the root of the gap. `accuracy` is one that is enough for the
-        objective; where it is `restricted`, constraints are kept as well as otherwise.
+        With `refined`, the program is solved again for the distance from the solution found, whose numbers are all small: where
+        a constraint is active with a zero multiplier, the first error is only the root of the gap. `accuracy`, if not 0,
+        suffices for the objective; if `restricted`, constraints are still satisfied to FEASIBLE.
         """
         centring = self.centred(H)
         if centring is not None:
-            with suppress(NoOracleError):  # few programs are harder in those coordinates
+            with suppress(NoOracleError):  # a few programs are harder in centred coordinates
                 found = self._solved(H, g, weight, refined, accuracy, restricted, centring)
                 if found.share <= WIDE:
                     return found
@@ -81,7 +81,7 @@ class ConeProgram:
         if centring is not None:
             free, moves = centring.free, [sp.kron(sp.eye_array(self.K), centring.T)]
         if laplacian is not None:
-            # Edges so strong that differences of rounded parameters are nothing.
+            # Edges so strong that differences of rounded parameters are meaningless.
             M = self._curvature_of_records / self.K if H is None else H.mean(axis=0)
             degrees = laplacian.diagonal().reshape(shape).mean(axis=0)
             apart = degrees > STRONG * (M.diagonal() if M.ndim == 2 else M)
@@ -94,7 +94,7 @@ class ConeProgram:
         for move in moves:
             P, q, A, C = moved(move, P, q, A, C)
         A, b, unit = self._scaled_constraints(A, P.diagonal()[theta].reshape(shape), H is not None)
-        if laplacian is not None:  # which says nothing about theta's size
+        if laplacian is not None:  # added after scaling, as it sets no scale for theta
             edges = sp.triu(rest, format="coo")
             P = P + sp.csc_array((edges.data, edges.coords), shape=P.shape)
         P, q = _scaled(P, unit, unit), q * unit
@@ -102,12 +102,12 @@ class ConeProgram:
             P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences @ C[theta])
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size, steep = max(slope, FAR * offset), None
-        if not slope or (H is None and offset):  # of most records, not of bounds far off or of large weights
+        if not slope or (H is None and offset):  # the size of most records, not of distant bounds or large weights
             size, steep = (np.median(np.abs(v[v != 0])) if v.any() else 1.0 for v in (b, q))
         rough = (accuracy, FEASIBLE if restricted else accuracy)
         accuracies = ((rough,) if accuracy else (STRAIGHT,) if steep else ()) + ACCURACIES
         found = self._in_units(P, q, A, b, cones, size, steep, False, wanted=accuracies)
-        if found is None:  # where constraints hold theta far out
+        if found is None:  # where constraints keep theta far from 0
             size = max(size, offset)
             found = self._in_units(P, q, A, b, cones, size, steep, wanted=accuracies)
         x, solution, worth = found
@@ -130,7 +130,7 @@ class ConeProgram:
         if (H is not None and H.ndim != 3) or not free.any():
             return None
         M = self._curvature_of_records if H is None else H.mean(axis=0)
-        if free.all():  # the column that goes along with the others most takes the intercept's part
+        if free.all():  # the column that is most correlated with the others takes the part of an intercept
             root = np.sqrt(M.diagonal()) + 1e-300
             free = np.arange(self.n) == np.argmax(np.abs(M / root / root[:, None]).sum(axis=0))
         centring = Centring(M, free)
@@ -151,10 +151,10 @@ class ConeProgram:
         return (a.T @ a).toarray() * (s / b)
 
     def _in_units(self, P, q, A, b, cones, size, steep, strict=True, accepted=ACCEPTED, wanted=ACCURACIES):
-        """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one.
+        """(x over `size`, Clarabel's solution, the unit `worth` of the objective), in units where all numbers are near one.
 
-        `steep` is the size of slopes; None where curvatures of 1 make that `size`. Clarabel takes residuals relative to x, which
-        has to be near one beside the weights of records, for theirs to be small.
+        `steep` is the size of slopes, None where that is `size`, as curvatures are 1. Clarabel measures residuals relative to
+        x, which must be near one, as the records' weights are, for the records' residuals to be small.
         """
         worth = size * (steep or size)
         for accuracy in wanted:
@@ -171,7 +171,7 @@ class ConeProgram:
         return None
 
     def _refined(self, P, q, A, b, cones, size, x, solution, worth):
-        """The same, nearer: solved again for the distance from x, in units of the error that the gap allows."""
+        """A more exact solution: solved again for the distance from x, in units of the error that the gap allows."""
         gap, longer = gap_of(solution), 10.0
         for _ in range(REFINEMENTS):
             unit = float(np.clip(longer * np.sqrt(gap), *UNITS))
@@ -179,7 +179,7 @@ class ConeProgram:
             accepted = max(ACCEPTED, FEASIBLE / unit)
             again = self._in_units(P, slope, A, left, cones, size * unit, None, False, accepted)
             if again is None or gap_of(again[1]) > LARGEST_GAP:
-                longer *= 10.0  # rounding may end one unit's program and not another's
+                longer *= 10.0  # rounding may stop progress in one unit and not in another
                 continue
             if not gap_of(again[1]) * unit**2 < gap:
                 break
@@ -217,10 +217,10 @@ class ConeProgram:
     def _scaled_constraints(self, A, curvature, bent):
         """(A, b) with rows and unknowns in units of their own, and the unknowns' units (size,).
 
-        A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, where there is next to
-        none (beside others' where losses are `bent`), one over its largest coefficient. The rows and the other unknowns of a
-        function share the size that its affine images of theta then have; half-lines and equations of theta alone have their
-        own. So results do not depend on the units of theta.
+        A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, where it has almost no
+        curvature (if losses are `bent`, relative to the others'), one over its largest coefficient. The rows and the other
+        unknowns of a function share the size that its affine images of theta then have; half-lines and equations in theta
+        alone each have their own. So results do not depend on the units of theta.
         """
         K, n, (_, b, _, function, lines) = self.K, self.n, self.constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)
@@ -229,7 +229,7 @@ class ConeProgram:
         alone = lines.copy()
         alone[A.indices[~own]] = False
         scale = np.sqrt(curvature)
-        # Bounds say least about the size of theta.
+        # Bounds set the scale of theta only where nothing else does.
         for some, least in ((own & ~alone[A.indices], self.flat), (own, 0.0)):
             steepest = np.zeros(n)
             np.maximum.at(steepest, columns[some] % n, size[some])
@@ -250,7 +250,7 @@ class ConeProgram:
 
     @cached_property
     def constraints(self):
-        """(A, b, cones, every row's function, whether its cone is a line): cone by cone, each from instance to instance."""
+        """(A, b, cones, each row's function, whether its cone is a line), cone by cone, and instance by instance in each."""
         rows, columns, values, b, cones, start = [], [], [], [], [], 0
         lengths, lines = [], []
         for f, strata, first in zip(self.functions, self.strata, self.first, strict=False):

@@ -1,10 +1,10 @@
-"""Projections on second-order, semidefinite and exponential cones, of many points, and (D + ridge I)⁻¹, D their derivatives."""
+"""Projections of points onto second-order, semidefinite and exponential cones, and (D + ridge I)⁻¹, D their derivatives."""
 
 from functools import cache
 
 import numpy as np
 
-#: Exponents beyond which e^−x is nothing, most steps to the root of a projection on the exponential cone, and its accuracy.
+#: Exponent beyond which e^−x is negligible, most steps to the root in a projection onto the exponential cone, its accuracy.
 BEYOND, STEPS, EXACT = 700.0, 100, 1e-15
 
 
@@ -35,7 +35,7 @@ def _polar(v):
 
 
 def project_semidefinite(v):
-    """The nearest upper triangles to v (…, d), with √2 off the diagonal, of matrices without eigenvalues below 0."""
+    """The nearest upper triangles to v (…, d), multiplied by √2 off the diagonal, of positive semidefinite matrices."""
     basis = _symmetric(v.shape[-1])
     size, U = np.linalg.eigh(np.tensordot(v, basis, 1))
     nearest = (U * np.maximum(size, 0.0)[..., None, :]) @ U.swapaxes(-1, -2)
@@ -75,7 +75,7 @@ def project_exponential(v):
 
 def invert_exponential(v, ridge):
     """(D + ridge I)⁻¹ (…, 3, 3), D the derivative of `project_exponential` at v."""
-    # On the curved side D keeps p, takes d to 0, and is a multiple of p x d, as it is symmetric and p and d are orthogonal.
+    # On the curved side D maps p to p, d to 0, and p x d to a multiple of p x d, as D is symmetric, p and d orthogonal.
     U, values = np.tile(np.eye(3), (*v.shape[:-1], 1, 1)), np.zeros(v.shape)
     inside, flat, curved = _regions(v)
     values[inside], values[flat] = 1.0, v[flat] * [-1.0, 0.0, 1.0] > 0
@@ -84,7 +84,7 @@ def invert_exponential(v, ridge):
     p = np.column_stack([rho * high, high, low])
     d = np.column_stack([low, (1 - rho) * low, -high])
     p, d = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (p, d))
-    # As rho changes, v moves along p x d by those of a p, and of c d, times e^−|rho|.
+    # As rho changes, v moves along p x d by the changes of a p, which D keeps, and of c d; here both times e^−|rho|.
     kept, lost = a * high**2 + top * small * (1 + (1 - rho) ** 2), c * low**2 + left * small * (1 + rho**2)
     values[curved] = np.stack([0 * rho + 1, 0 * rho, kept / np.maximum(kept + lost, 1e-300)], axis=1)
     U[curved] = np.stack([p, d, np.cross(p, d)], axis=2)
@@ -92,7 +92,7 @@ def invert_exponential(v, ridge):
 
 
 def _regions(v):
-    """Where v is in the exponential cone, where it goes to the side with y = 0, and where to the curved side."""
+    """Masks of the v in the exponential cone, of those projected onto its side with y = 0, and onto its curved side."""
     x, y, z = np.moveaxis(v, -1, 0)
     flat = (x <= 0) & (y <= 0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -105,13 +105,13 @@ def _roots(v):
     """(rho, a, c, a e^rho, c e^−rho) with v = a p + c d, a, c >= 0, p = (rho, 1, e^rho), d = (1, 1 − rho, −e^−rho).
 
     p is a ray of the curved side, d the normal to it there (Friberg 2023). The first two equations give a and c for each rho,
-    the third one is increasing in rho, and Newton steps or halves of the interval lead to its root.
+    the third one is increasing in rho, and Newton steps or bisection find its root.
     """
     x, y, z = v.T
     with np.errstate(divide="ignore", invalid="ignore"):
         first, last = np.where(x > 0, 1 - y / x, -np.inf), np.where(y > 0, x / y, np.inf)  # a = 0 and c = 0
     low, high = np.maximum(first, np.minimum(last, -BEYOND)), np.minimum(last, np.maximum(first, BEYOND))
-    # Of the rays k whose root is not found yet; `root` has those of all.
+    # These are of the points k whose root is not found yet; `root` is of all points.
     k, rho, before = np.arange(len(v)), np.clip(0.0, low, high), np.full(len(v), np.inf)
     root = np.empty(len(v))
     for _ in range(STEPS):

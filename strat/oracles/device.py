@@ -30,7 +30,7 @@ class Device(Local):
         self.xp, self.device = namespace(array), compat().device(array)
 
     def array(self, values):
-        """Numbers as an array on the device, of float32 if that is what they are, or else of float64."""
+        """Numbers as an array on the device, of float32 if they have that type, else of float64."""
         xp, foreign = self.xp, is_foreign(values)
         dtype = xp.float32 if values.dtype == (xp.float32 if foreign else np.float32) else xp.float64
         values = values if foreign else np.require(values, requirements=["C", "W"])  # torch takes no other
@@ -58,15 +58,15 @@ def device_of(device, data, engine=None):
 
 
 class Blocks:
-    """Records, of the ascending strata `index`, in blocks of equal length; repeated records fill the last one of a stratum.
+    """Records, of the ascending strata `index`, in blocks of equal length; repeated records fill a stratum's last block.
 
-    ``places`` (M, B) are the records, ``real`` says which are no repetitions, and ``stratum`` (M,) numbers those that occur.
+    ``places`` (M, B) are the records, ``real`` says which are no repetitions, ``stratum`` (M,) numbers the blocks' strata.
     """
 
     def __init__(self, index):
         first = np.flatnonzero(np.diff(index, prepend=-1))
         ends, K = np.append(first[1:], len(index)), len(first)
-        # With the mean there are at most twice as many places as records; where counts are similar, others need fewer.
+        # Blocks of the mean length have at most twice as many places as records; for similar counts, other lengths have fewer.
         lengths = np.quantile(ends - first, np.linspace(0, 1, 9)), -(-len(index) // K)
         lengths = np.minimum(np.hstack(lengths).astype(int), LONGEST)
         B = int(min(lengths, key=lambda B: (-(-(ends - first) // B)).sum() * (B + TRANSFER)))
@@ -81,8 +81,8 @@ class Blocks:
 class BlockLoss(Oracle):
     """Σ weight × atom(arguments) over the records of each stratum, arrays (M, B, m) on a device.
 
-    The argument i is u = A theta + offset, `arguments` holding the offset. The row r of a record's A is Σ_j a_j S_jr, with
-    coefficients a (M, B, p) and combinations S (p m, n) of the variables. An atom of rows takes u in the shape (groups, length).
+    Argument i is u = A theta + offset; `arguments` holds the offset. Row r of a record's A is Σ_j a_j S_jr, with coefficients
+    a (M, B, p) and combinations S (p m, n) of the variables. An atom of rows takes u in the shape (groups, length).
     """
 
     def __init__(self, device, blocks, rule, arguments, i, a, weight, S):

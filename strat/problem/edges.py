@@ -21,10 +21,10 @@ from strat.oracles import kernels
 from strat.oracles.base import host
 from strat.oracles.sparse_cholesky import Factor, SparseCholesky
 
-STRATA = 2000  # up to which users see weights as an array
-POINTS = 3  # of which a fit holds the factors
+STRATA = 2000  # number of strata up to which users get weights as a dense array
+POINTS = 3  # number of points whose factors a fit holds
 WIDTH = 500  # mean entries in a column of a sparse factor up to which systems are solved by it
-FULL = 0.25  # a graph with this share of all pairs is as good as dense
+FULL = 0.25  # a graph with this share of all pairs counts as dense
 SMALL = 200  # strata for which dense matrices are always as fast
 CHUNK = 32768  # edges of which differences are taken at a time
 DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
@@ -40,8 +40,8 @@ class EdgeList:
 
     all_pairs = False
     couple = None  # weights of the numbers of theta in the distances, (count, n)
-    device = None  # that computes with dense matrices over the strata
-    exact_solver = property(lambda self: self.width <= WIDTH)  # or `solver` only divides by the diagonal
+    device = None  # the one that computes with dense matrices over the strata
+    exact_solver = property(lambda self: self.width <= WIDTH)  # otherwise `solver` only divides by the diagonal
 
     def __init__(self, K, i, j):
         self.K = int(K)
@@ -97,7 +97,7 @@ class EdgeList:
         return np.bincount(i, w, self.K) + np.bincount(j, w, self.K)
 
     def components(self, w):
-        """The number of parts that the edges of positive weight join the strata to, and that of each stratum's part, (K,)."""
+        """The number of connected components by edges of positive weight, and the component of each stratum, (K,)."""
         used = w > 0
         links = sp.coo_array((w[used], tuple(end[used] for end in self.ends)), shape=(self.K, self.K))
         return connected_components(links, directed=False)
@@ -113,7 +113,7 @@ class EdgeList:
         return self.adjacency(w).__matmul__
 
     def add_ends(self, a, g, theta=None):
-        """In place: g_e += a_i + a_j, and what `distances` gives for theta, where that is given."""
+        """In place: g_e += a_i + a_j, plus `distances` of theta where it is given."""
         if theta is not None:
             g += self.distances(theta)
         for end in self.ends:
@@ -157,7 +157,7 @@ class EdgeList:
 
     @cached_property
     def analysis(self):
-        """The analysis for sparse Cholesky factors; None where the graph is as good as dense."""
+        """The analysis for sparse Cholesky factors; None where the graph counts as dense."""
         full = self.count > FULL * self.K * (self.K - 1) / 2
         return None if full and self.K > 1 else SparseCholesky(self.K, *self.ends)
 
@@ -175,7 +175,7 @@ class EdgeList:
 
     @cached_property
     def band(self):
-        """Every stratum's place (K,) in a band order (reverse Cuthill-McKee), and how far apart neighbours are at most."""
+        """Every stratum's place (K,) in a band order (reverse Cuthill-McKee), and the largest distance between neighbours."""
         place, (i, j) = np.empty(self.K, dtype=np.intp), self.ends
         place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern), symmetric_mode=True)] = np.arange(self.K)
         return place, int(np.abs(place[i] - place[j]).max(initial=0))
@@ -247,9 +247,9 @@ def positions(K, i, j):
 
 
 class DenseFactor:
-    """The Cholesky factor, by LAPACK or on a device, of the matrix with a `diagonal` (K,) and -w on the edges, and its `log_det`.
+    """The Cholesky factor, by LAPACK or on a device, of the matrix with `diagonal` (K,) and -w on the edges, and `log_det`.
 
-    A LinAlgError says that the matrix is not positive definite. The factor takes the memory of an `old` one.
+    A LinAlgError is raised if the matrix is not positive definite. The factor overwrites an `old` one, if given.
     """
 
     def __init__(self, edges, diagonal, w, old=None):
@@ -276,7 +276,7 @@ class DenseFactor:
         return not np.all(factor.diagonal() > 0)
 
     def inverse(self):
-        """The diagonal (K,) of the inverse, and its entries on the edges; the factor is lost."""
+        """The diagonal (K,) of the inverse, and its entries on the edges; they overwrite the factor."""
         edges, device = self.edges, self.edges.device
         if device is None:
             dpftri(edges.K, self.packed, **FORMAT, overwrite_a=1)

@@ -10,14 +10,14 @@ import numpy as np
 from strat.problem.laplacians import Laplacians
 
 PROJECTION = 1e-14  # step of a prox that projects, where the loss's coefficients are about 1
-COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are
-#: Rounding relative to degrees, the share of gradients from which on it counts, and that of degrees and of F which is nothing.
+COLUMNS = (1e-2, 1e2)  # range of root mean squares within which columns are taken as they are
+#: Rounding error relative to degrees, the share of gradients above which it counts, and a negligible share of degrees and F.
 EPS, SEEN, TIGHT = 1e-16, 1e-8, 1e-10
-ALIKE = 0.99  # share of the mean in a parameter's sum of squares, if it is about the same in all strata
+ALIKE = 0.99  # share of the mean in a parameter's sum of squares above which it is about the same in all strata
 #: The attributes of a point that depend on theta, without the gradients, and those that depend on w alone.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product", "energies", "_centred")
 OF_W = ("w", "laplacians", "graph", "graph_oracle")
-#: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
+#: Count of parameters at which a regularizer is evaluated at a time, so that intermediate arrays stay in the cache.
 PART = 2**17
 
 
@@ -26,10 +26,10 @@ class JointProblem:
 
     `loss` and `regularizer` are oracles batched over K strata of n numbers; the regularizer's prox also holds the constraints.
     `graph_regularizer` is h, on the pairs `edges`; `w0` are the prior graph's weights. `couple`, (n,) or, on an EdgeList,
-    (E, n), weighs every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. `outside` is the
-    sum of the squares of the prior graph's weights on pairs that are not edges, a constant of the objective.
-    ``start_point(theta, bad)``, where there is one, gives a start (K, n) where theta is not `inside` in the strata `bad`;
-    `empty` (K,), where it is known, are the strata without records.
+    (E, n), weights each coordinate in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. `outside` is
+    the sum of the squares of the prior graph's weights on pairs that are not edges, a constant of the objective.
+    ``start_point(theta, bad)``, if set, gives a start (K, n) for a theta that is not `inside` in the strata `bad`. `empty`
+    (K,), if set, masks the strata without records.
     """
 
     given = cached_property(lambda self: self.laplacians(self.w0))  # of the graph W0
@@ -51,7 +51,7 @@ class JointProblem:
         return Point(self).move(theta, w).evaluate()
 
     def graph_oracle(self):
-        """Memory for h at one point."""
+        """A new oracle of h, with memory for one point."""
         h = self.graph_regularizer
         return h._oracle_class(h, self.edges, self.w0, self.outside)
 
@@ -60,24 +60,24 @@ class JointProblem:
         return not self.learned or self.graph_oracle().feasible(w)
 
     def laplacians(self, w, degrees=None):
-        """The Laplacians of the numbers of theta, weighted by `couple`."""
+        """The Laplacians of the coordinates of theta, weighted by `couple`."""
         return Laplacians(self.edges, w, self._weights, degrees)
 
     def scaled(self, theta):
-        """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
+        """theta in coordinates where the distance is Euclidean, or as it is if `couple` differs between edges."""
         return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
 
     def centred(self, theta):
-        """theta less its means over the strata, which no edge feels, where they are so large that they hide the differences."""
+        """theta less its means over the strata, which cancel on every edge, if they are so large that they hide differences."""
         mean = np.add.reduce(theta) / self.K
         return theta - np.where(self.K * mean * mean >= ALIKE * np.vecdot(theta, theta, axis=0), mean, 0.0)
 
     def prox(self, theta, t, start=None):
-        """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.
+        """Prox of the regularizer and constraints, step t scalar or one per stratum; NaN for points that are not finite.
 
         `start` is the Start of a fit's next prox, where that is costly.
         """
-        if not math.isfinite(np.add.reduce(theta, axis=None)):  # a factorisation of these may never return
+        if not math.isfinite(np.add.reduce(theta, axis=None)):  # a factorisation of such numbers may never return
             return np.full_like(theta, np.nan)
         if getattr(self.regularizer.prox, "costly", False):
             return self.regularizer.prox(theta, t, start)
@@ -250,7 +250,7 @@ class Point:
 
     @property
     def noise(self):
-        """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term; 0 outside the domain."""
+        """Rounding error to expect in F, whose terms may cancel, as may parts of the Laplacian term; 0 outside the domain."""
         if not self.smooth < np.inf:
             return 0.0
         centred = self.problem.centred(self.theta) if self._centred is None else self._centred
@@ -280,13 +280,13 @@ class Point:
         if self._residual is None:
             ahead = self.problem.prox(self.theta - self.theta_gradient, 1.0, self.start)
             step = self._settled(self.theta - ahead)
-            lost = 1e-16 * np.linalg.norm(self.theta)  # far out rounding swallows the step
+            lost = 1e-16 * np.linalg.norm(self.theta)  # where theta is huge, rounding absorbs the step
             theta = _share(max(np.linalg.norm(step), lost), self.size)
             self._residual = {"theta": theta, "W": self.w_residual()}
         return self._residual
 
     def _settled(self, step):
-        """A step less G q where it may be rounding along strong edges: q = (G + s)⁻¹ step, s small, lowers F by ½ ⟨q, G q⟩."""
+        """The step, less G q if q = (G + s)⁻¹ step, s small, lowers F by a tiny ½ ⟨q, G q⟩: strong edges magnify rounding."""
         degrees, K = self.laplacians.degrees, len(step)
         if EPS * degrees.max() * np.linalg.norm(self.theta) <= SEEN * self.size:
             return step

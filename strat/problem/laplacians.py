@@ -1,4 +1,4 @@
-"""The Laplacians of a fixed graph: one for every number of a stratum's parameters."""
+"""The Laplacians of a fixed graph: one for each coordinate of a stratum's parameters."""
 
 from functools import cached_property
 
@@ -7,19 +7,19 @@ import scipy.sparse as sp
 
 
 class Laplacians:
-    """G_c for every number c of a stratum's parameters, where edge e has the weight w_e couple_c or w_e couple_ec.
+    """G_c for each coordinate c of a stratum's parameters, where edge e has the weight w_e couple_c or w_e couple_ec.
 
-    `couple` is (n,) (the Laplacians are `alike`, multiples of one), or (E, n), which needs an EdgeList; `degrees` (K,) those
-    of w.
+    `couple` is (n,) (the Laplacians are `alike`, multiples of one), or (E, n), which needs an EdgeList; `degrees` (K,) are
+    those of w.
     """
 
-    entries = cached_property(lambda self: self.w[:, None] * self.couple)  # of edges and numbers, (E, n)
+    entries = cached_property(lambda self: self.w[:, None] * self.couple)  # weights by edge and coordinate, (E, n)
     any = cached_property(lambda self: bool(self.degrees.any()))  # whether some edge joins strata
 
     def __init__(self, edges, w, couple, degrees=None):
         self.edges, self.w, self.couple, self.alike = edges, w, couple, couple.ndim == 1
         self.n = couple.shape[-1]
-        self.sums = edges.degrees(w) if degrees is None else degrees  # (K,), by w alone
+        self.sums = edges.degrees(w) if degrees is None else degrees  # degrees (K,) of w alone
 
     @cached_property
     def degrees(self):
@@ -57,7 +57,7 @@ class Laplacians:
         return lambda theta: times(theta) * couple
 
     def matrix(self):
-        """All as one csr_array over strata and numbers, (K n, K n), number c of stratum k at k n + c."""
+        """All as one csr_array over strata and coordinates, (K n, K n), coordinate c of stratum k at k n + c."""
         K, n, (i, j) = self.edges.K, self.n, self.edges.ends
         index, weights = np.arange(K * n).reshape(K, n), self.entries.ravel()
         used = weights != 0
@@ -75,13 +75,13 @@ class Laplacians:
 
     @cached_property
     def kind(self):
-        """A code (n,) for each number of the parameters, the same where their Laplacians are."""
+        """A code (n,) for each coordinate, equal for coordinates with equal Laplacians."""
         weights, axis = (self.couple, None) if self.alike else (self.entries, 1)
         return np.unique(weights, axis=axis, return_inverse=True)[1].ravel()
 
     @cached_property
     def components(self):
-        """The component (K, n) to which each number of each stratum belongs: where its graph joins strata, they share one."""
+        """The component (K, n) of each coordinate of each stratum: strata joined by the coordinate's graph share one."""
         out, first = np.empty((self.edges.K, self.n), dtype=np.intp), 0
         for kind in range(self.kind.max(initial=-1) + 1):
             (alike,) = np.nonzero(self.kind == kind)

@@ -22,7 +22,7 @@ class GraphRegularizer(BaseEstimator):
     learned = True
     _oracle_class = None
     _ranges = {}
-    _powers = {}  # {parameter: p}: with x^p times each of them, h is x times as large; by default none are known
+    _powers = {}  # {parameter: p}: h is multiplied by x if each of them is multiplied by x^p; empty if unknown
     _falls_with_weights = False  # whether h falls without bound in W where lambda1 > 0 and lambda2 = 0
     _needs_an_edge = False  # whether h is infinite or infeasible without edges
     _needs_degrees = False  # whether h is infinite where a stratum has no edge
@@ -86,7 +86,7 @@ class GraphRegularizer(BaseEstimator):
         Returns
         -------
         list of cvxpy constraints
-            W >= 0 with a zero diagonal, and what else h demands.
+            W >= 0 with a zero diagonal, and any further constraints of h.
         """
         import cvxpy as cp
 
@@ -129,17 +129,17 @@ class GraphOracle:
     """Base class of the oracles: h at one point w, split into a smooth part and a rest that has a prox.
 
     A subclass gives three methods. ``smooth()`` is the smooth part at w, not finite outside its domain; ``split_gradient(out)``
-    returns a, shape (K,), and writes b to out, where its gradient over the edges is b_e + a_i + a_j; ``curvature(out)`` writes
-    a positive diagonal that bounds its Hessian to out, for step lengths. As it stands, the rest is the constraint w >= 0
-    alone; a subclass with another rest gives `rest` and `prox`, too. One that has `minimize(c)`, which returns the weights
-    that minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly. The parameters of h
-    are attributes.
+    returns a, shape (K,), and writes b to out, where the smooth part's gradient over the edges is b_e + a_i + a_j;
+    ``curvature(out)`` writes to out a positive diagonal that bounds its Hessian, for step lengths. By default the rest is the
+    constraint w >= 0 alone; a subclass with another rest also gives `rest` and `prox`. A subclass with `minimize(c)`, which
+    returns the weights that minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly.
+    The parameters of h are attributes.
     """
 
-    #: Whether `minimize` is a formula, with which a fit ends.
+    #: Whether `minimize` is a closed form, which gives a fit its final weights.
     closed_form = False
-    factorizations = 0  # of Cholesky so far
-    ill_conditioned = 0.0  # what the smooth part's rounding error is relative to, beside its value
+    factorizations = 0  # number of Cholesky factorisations so far
+    ill_conditioned = 0.0  # the size, beside its value, to which the smooth part's rounding error is relative
 
     def __init__(self, h, edges, w0, outside=0.0):
         self.edges, self.w0, self.outside = edges, w0, outside
@@ -164,7 +164,7 @@ class GraphOracle:
         return 1 + max(np.linalg.norm(half), self.scale())
 
     def rest(self):
-        """Value at w of what the smooth part leaves out."""
+        """Value at w of the rest, the part of h that is not smooth."""
         return 0.0
 
     def prox(self, v, t, out):

@@ -19,10 +19,10 @@ ROUNDING = 1e-13  # relative decrease that the value does not show reliably
 
 
 class DegreeDual:
-    """The dual of one graph step, rho above 0 a number or an edge array, and a subclass for each g, with constants of its own.
+    """The dual of one graph step, with rho > 0 a number or an edge array; each g has a subclass, with its own constants.
 
-    A subclass gives the conjugate of g, its `value` and `gradient`, the `size` of a mismatch, the `longest` step, and the Newton
-    `direction` from weights w, by the `solver` below.
+    A subclass gives the conjugate of g, its `value` and `gradient`, the `size` of a mismatch, the `longest` step, and the
+    Newton `direction` from weights w, by the `solver` below.
     """
 
     def __init__(self, edges, c, rho, **own):

@@ -19,7 +19,7 @@ class EntropyOracle(GraphOracle):
         return np.zeros(self.edges.K)
 
     def curvature(self, out):
-        """sigma^2, h's own curvature at a weight of 1; without a smooth part any number would bound the Hessian."""
+        """sigma^2, h's own curvature at a weight of 1, or 1 if less: without a smooth part any number bounds the Hessian."""
         out[...] = min(self.sigma**2, 1.0)
         return out
 

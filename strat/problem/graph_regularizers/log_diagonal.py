@@ -46,10 +46,10 @@ class LogDiagonalOracle(GraphOracle):
         return np.linalg.norm(self.edges.add_ends(self.lambda1 / self._degrees, self.edges.zeros()))
 
     def minimize(self, c):
-        """Exact graph step: the weights that minimise sum_e c_e w_e + h(w), c >= 0, and the Newton iterations.
+        """Exact graph step: the weights that minimise sum_e c_e w_e + h(w), c >= 0, and the number of Newton iterations.
 
         Where lambda2 is tiny beside c^2 / lambda1, the weights are small differences of large multipliers. Proximal
-        steps, whose squares weigh more, then lead to the same minimum.
+        steps, in which squares have a larger weight, then lead to the same minimum.
         """
         edges, squares = self.edges, self.lambda2
         if not self.lambda1:
@@ -65,9 +65,9 @@ class LogDiagonalOracle(GraphOracle):
         direct = self.lambda1 * squares >= DIRECT * np.max(nu) ** 2
         w, total, ends = edges.zeros(), 0, edges.add_ends(nu, edges.zeros())
         for k in range(OUTER):
-            # sum_e c_e w_e + h(w) + sum_e extra_e (w_e - old_e)^2
+            # A step minimises sum_e c_e w_e + h(w) + sum_e extra_e (w_e - old_e)^2.
             share = max(10.0**-k, 10 * DIRECT) / self.lambda1
-            rho = squares if direct else np.maximum(share * ends**2, squares)  # one step is exact
+            rho = squares if direct else np.maximum(share * ends**2, squares)  # if direct, one step is exact
             extra, old = rho - squares, w
             w, nu, iterations = LogDegrees(edges, c - 2 * extra * old, rho, lambda1=self.lambda1).minimize(nu)
             total += iterations

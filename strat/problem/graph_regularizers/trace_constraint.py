@@ -45,11 +45,11 @@ class TraceConstraintOracle(GraphOracle):
         return out
 
     def minimize(self, c):
-        """Exact graph step: the weights that minimise sum_e c_e w_e + h(w), and the Newton iterations."""
+        """Exact graph step: the weights that minimise sum_e c_e w_e + h(w), and the number of Newton iterations."""
         edges = self.edges
         if not self.total:
             return edges.zeros(), 0
-        distances = c - c.min()  # the sum of the weights is given
+        distances = c - c.min()  # a shift has no effect, as the sum of the weights is given
         if not self.lambda2:
             nearest = distances == 0.0
             return nearest * (self.total / nearest.sum()), 0
