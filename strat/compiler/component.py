@@ -9,7 +9,7 @@ from strat.rules import text
 from strat.rules.piecewise import Abs
 
 DENSE = 3000  # coordinates of one component up to which a dense system is factorised
-SHOWN = 4  # number of functions that the reason for having no closed form names at most
+SHOWN = 4  # most functions that are named in the reason why there is no closed form
 
 
 class Component:

@@ -237,7 +237,7 @@ class Program(Shown):
         return BoundOracle(self, oracle, list(grouped.labels))
 
     def bind_regularizer(self, given=None):
-        """Flat oracle, of (K, n) arrays, of a program without data, with a prox; `given` are hyperparameters by name."""
+        """The flat oracle, on (K, n) arrays, of a program without data, with a prox; `given` are hyperparameters by name."""
         walker, binder, _ = self._read(given)
         self.curvature.check_values(walker, binder)
         form = split(walker(self.expression).reshaped(()), walker, binder)
@@ -251,7 +251,7 @@ class Program(Shown):
     def bind_records(
         self, arrays, strata, weight, given=None, prox=False, smooth=True, statistics=True, part=None
     ):
-        """Flat oracle, of (K, n) arrays, of a program with data.
+        """The flat oracle, on (K, n) arrays, of a program with data.
 
         `arrays` are ``(N, *shape)`` or sparse (N, size); records whose `weight` (N,) is 0 are left out. `given` are
         hyperparameters by name. `prox`: whether to look for one, or "free" for one that need not satisfy constraints and

@@ -10,7 +10,7 @@ from strat.rules import short, text
 
 
 def prox_line(program, prox=True):
-    """A list of the line that says how the prox is computed, of a loss at random records; empty where values are missing."""
+    """The line, in a list, that says how the prox is computed, for a loss at random records; none while values are missing."""
     known = all(p.value is not None for p in program.hyperparameters)
     oracle = random_records(program, np.random.default_rng(0), {}, prox)[1] if known else None
     if oracle is None:

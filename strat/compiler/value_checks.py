@@ -262,7 +262,7 @@ def warn_of_lost_digits(base, records):
             continue
         rows = array.reshape(len(array), -1)
         names = records.columns.get(parameter.name()) or range(rows.shape[1])
-        columns = np.flatnonzero(_spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD)  # the sample shows that most vary
+        columns = np.flatnonzero(_spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD)  # most are seen to vary
         if lost := [names[c] for c in columns if 0 < _spread(rows[:, c : c + 1])[0] < SPREAD]:
             DataWarning.warn(
                 f"column {some_of(lost)} of {parameter.name()}: the numbers differ by less than {SPREAD:g} of their size, "

@@ -131,7 +131,7 @@ class Walker:
                 self._seen[id(expression)] = (expression, self._read(expression))
             except StratError:
                 raise
-            except Exception as error:  # for arguments that CVXPY accepts, such as an axis that is not a number
+            except Exception as error:  # CVXPY accepts, say, an axis that is not a number
                 raise DeclarationError(
                     f"{text(expression)} cannot be read ({type(error).__name__}: {error}). Its arguments are not what CVXPY "
                     f"documents for it, or the package does not know this spelling: write it with other atoms."

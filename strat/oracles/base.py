@@ -13,11 +13,11 @@ import numpy as np
 from strat.errors import DataError, first_line, optional, type_name
 
 HOST = 1  # DLPack's number of the memory that NumPy reads
-EPS, HIDDEN = 2e-16, 1e-6  # rounding error, relative to terms; and the share of a sum above which it is added to the sum
+EPS, HIDDEN = 2e-16, 1e-6  # rounding of terms, and its share of a sum above which it is added to the sum
 
 
 def is_foreign(array):
-    """Whether something is an array of another library than NumPy, and not a column of a table."""
+    """Whether something is an array of a library other than NumPy, and not a column of a table."""
     if isinstance(array, np.ndarray):
         return False
     return hasattr(array, "__dlpack_device__") and not hasattr(array, "to_numpy")
@@ -39,7 +39,7 @@ def namespace(array):
 
 
 def host(array, rows=...):
-    """The array, or some rows of one of another library, in NumPy."""
+    """The array in NumPy, or the given rows of an array of another library."""
     if not is_foreign(array):
         return array
     try:
@@ -51,7 +51,7 @@ def host(array, rows=...):
 
 
 def floats(value):
-    """An argument as an array of floats; NaN where it holds anything else than numbers."""
+    """An argument as an array of floats; NaN if it holds anything other than numbers."""
     try:
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError):
@@ -85,7 +85,7 @@ class Oracle:
     * ``value_and_gradient(theta)``: (K,) and (K, n), the latter read-only where the oracle keeps it.
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap; read-only where the oracle keeps them.
-    * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
+    * ``sizes``: root mean square (n,) of each coordinate's coefficients in the known affine images of theta; 0 without any.
     * ``cones()``: a list of `Cones` whose sum is the function, with the constraints that its prox satisfies.
     * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum. ``prox.kind`` says how it is
       computed, and ``prox.rescaled(weight, unit)`` is that of weight × f(unit · z).

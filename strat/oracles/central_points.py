@@ -10,7 +10,7 @@ LARGEST = 2**24  # count of numbers in the equations up to which they are formed
 
 
 def central_points(loss, theta, distances=DISTANCES):
-    """For each distance s, parameters (K, n) whose arguments are, if possible, in their domain, about s or more from its end.
+    """For each distance s, parameters (K, n) with arguments, if possible, in their domain and about s or more from its end.
 
     A round takes argmin_z Σ ‖A z + b − c‖² over the arguments, where c is the current argument u, raised to end + s if below.
     For a matrix that must be positive definite, c is u with the eigenvalues below s raised to s. The first z is theta.

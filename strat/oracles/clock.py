@@ -15,7 +15,7 @@ class OutOfTime(Exception):
 
 
 class Lost(Exception):
-    """The machine or process that holds the records is lost; the result reached before counts."""
+    """Access to the records is lost; the result reached before counts."""
 
 
 @contextmanager

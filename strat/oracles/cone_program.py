@@ -18,8 +18,8 @@ ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8, 0.9), (1e-8, 1e-8, 0.5)
 #: Settings that come first where only slopes set the objective's scale: curvatures may be below Clarabel's regularization.
 STRAIGHT = 1e-10, 1e-10, 0.99, 1e-12
 FAR = 1e-6  # constraints further off than 1 / FAR, in units of the solution without them, are scaled as if at that distance
-#: How often at most the distance from a solution is solved for, the smallest and largest unit of it, and the distance in theta
-#: after which no other is solved for: the error left is a hundredth of it or less.
+#: Most refinements (each solves for the distance from the solution so far), smallest and largest unit of that distance, and the
+#: distance in theta after which refinement ends: the error left is a hundredth of it or less.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-7
 LARGEST_GAP = 1e-3  # a refinement with a larger gap, in its own units, is discarded
 #: Roots of curvatures below this share of a coefficient, as of a weak penalty with columns far from 0, set no scale for theta.
@@ -102,7 +102,7 @@ class ConeProgram:
             P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences @ C[theta])
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size, steep = max(slope, FAR * offset), None
-        if not slope or (H is None and offset):  # the size of most records, not of distant bounds or large weights
+        if not slope or (H is None and offset):  # of most records, not of distant bounds or large weights
             size, steep = (np.median(np.abs(v[v != 0])) if v.any() else 1.0 for v in (b, q))
         rough = (accuracy, FEASIBLE if restricted else accuracy)
         accuracies = ((rough,) if accuracy else (STRAIGHT,) if steep else ()) + ACCURACIES

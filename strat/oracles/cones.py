@@ -35,7 +35,7 @@ class Cones:
     b: np.ndarray  # (I or 1, m)
     c: np.ndarray  # (I or 1, size)
     strata: np.ndarray = None  # the stratum of every i, (I,); None for one function per stratum
-    low: np.ndarray = None  # bounds of theta that the cones imply, (n,); a solver satisfies them up to rounding
+    low: np.ndarray = None  # bounds of theta that the cones imply, (n,), met up to rounding
     high: np.ndarray = None
     transposed: np.ndarray = None  # coordinates of the transposes of symmetric variables, (n,)
     settle: Callable = None  # moves theta (K, n) into the domain of f where rounding has left it

@@ -10,7 +10,7 @@ from strat.oracles.cones import Cones, Matrix
 from strat.oracles.design import Segments
 
 MOST = 40  # iterations
-INSIDE = 0.4  # least distance of the initial slopes c from the ends of their intervals, relative to the length
+INSIDE = 0.4  # least distance of initial slopes c from the ends of their intervals, relative to the length
 CENTRED = 0.2  # initial complementarity, relative to a slope times an argument
 NEAR = 0.1  # least share of CENTRED that is used, near the solution
 BACK = 0.995  # longest step, relative to the way to the boundary

@@ -152,7 +152,7 @@ def in_order(function, items):
             else:
                 results.append(Future())
                 results[-1].set_result(function(item))
-            while results and (results[0].done() or len(results) > 2 * threads):  # so that results do not pile up
+            while results and (results[0].done() or len(results) > 2 * threads):  # results must not pile up
                 yield results.popleft().result()
         for result in results:
             yield result.result()

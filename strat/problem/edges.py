@@ -39,9 +39,9 @@ class EdgeList:
     """
 
     all_pairs = False
-    couple = None  # weights of the numbers of theta in the distances, (count, n)
+    couple = None  # weights of the coordinates of theta in the distances, (count, n)
     device = None  # the one that computes with dense matrices over the strata
-    exact_solver = property(lambda self: self.width <= WIDTH)  # otherwise `solver` only divides by the diagonal
+    exact_solver = property(lambda self: self.width <= WIDTH)  # else `solver` only divides by the diagonal
 
     def __init__(self, K, i, j):
         self.K = int(K)

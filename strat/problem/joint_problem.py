@@ -13,7 +13,7 @@ PROJECTION = 1e-14  # step of a prox that projects, where the loss's coefficient
 COLUMNS = (1e-2, 1e2)  # range of root mean squares within which columns are taken as they are
 #: Rounding error relative to degrees, the share of gradients above which it counts, and a negligible share of degrees and F.
 EPS, SEEN, TIGHT = 1e-16, 1e-8, 1e-10
-ALIKE = 0.99  # share of the mean in a parameter's sum of squares above which it is about the same in all strata
+ALIKE = 0.99  # share of the mean in a parameter's sum of squares from which it counts as alike in all strata
 #: The attributes of a point that depend on theta, without the gradients, and those that depend on w alone.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product", "energies", "_centred")
 OF_W = ("w", "laplacians", "graph", "graph_oracle")
@@ -24,7 +24,7 @@ PART = 2**17
 class JointProblem:
     """F(theta, w) = sum_k loss_k + sum_k r + 1/2 sum_e w_e d_e + h(w).
 
-    `loss` and `regularizer` are oracles batched over K strata of n numbers; the regularizer's prox also holds the constraints.
+    `loss` and `regularizer` are oracles over K strata of n parameters; the regularizer's prox also satisfies the constraints.
     `graph_regularizer` is h, on the pairs `edges`; `w0` are the prior graph's weights. `couple`, (n,) or, on an EdgeList,
     (E, n), weights each coordinate in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. `outside` is
     the sum of the squares of the prior graph's weights on pairs that are not edges, a constant of the objective.
@@ -77,7 +77,7 @@ class JointProblem:
 
         `start` is the Start of a fit's next prox, where that is costly.
         """
-        if not math.isfinite(np.add.reduce(theta, axis=None)):  # a factorisation of such numbers may never return
+        if not math.isfinite(np.add.reduce(theta, axis=None)):  # factorisations of these may never return
             return np.full_like(theta, np.nan)
         if getattr(self.regularizer.prox, "costly", False):
             return self.regularizer.prox(theta, t, start)
@@ -98,7 +98,7 @@ class JointProblem:
 
     @property
     def raw(self):
-        """Whether some columns are of a size that is not taken as it is."""
+        """Whether the root mean square of some column lies outside COLUMNS."""
         sizes = self.sizes[self.sizes > 0]
         return bool(sizes.size) and not (sizes.min() >= COLUMNS[0] and sizes.max() <= COLUMNS[1])
 

@@ -13,7 +13,7 @@ class Laplacians:
     those of w.
     """
 
-    entries = cached_property(lambda self: self.w[:, None] * self.couple)  # weights by edge and coordinate, (E, n)
+    entries = cached_property(lambda self: self.w[:, None] * self.couple)  # by edge and coordinate, (E, n)
     any = cached_property(lambda self: bool(self.degrees.any()))  # whether some edge joins strata
 
     def __init__(self, edges, w, couple, degrees=None):

@@ -76,7 +76,7 @@ class Square(Scalar):
 class PowerRule(Elementwise):
     """u^p on CVXPY's domain: all numbers for even p, u >= 0 (p > 0) or u > 0 (p < 0) otherwise."""
 
-    even = property(lambda self: self.p > 0 and self.p % 2 == 0)  # whether it is the power of the absolute value
+    even = property(lambda self: self.p > 0 and self.p % 2 == 0)  # whether that of the absolute value
     intervals = property(lambda self: {} if self.even else {0: (0.0, np.inf)})
     steep = property(lambda self: (0,) if 0 < self.p < 1 else ())
     closed = property(lambda self: (0,) if self.p > 1 and not self.even else ())

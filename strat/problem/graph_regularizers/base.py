@@ -38,7 +38,7 @@ class GraphRegularizer(BaseEstimator):
         Raises
         ------
         OptionError
-            If one is out of its range.
+            If a parameter is out of its range.
         """
         for name, (allowed, is_allowed) in self._ranges.items():
             check_range(name, getattr(self, name), allowed, is_allowed)
@@ -48,7 +48,7 @@ class GraphRegularizer(BaseEstimator):
 
     @property
     def _weight(self):
-        """The factor of h, as its largest parameter says; 0 where none is known."""
+        """The factor of h, by its largest scaling parameter; 0 where none is known."""
         return max((getattr(self, name) ** (1 / p) for name, p in self._powers.items()), default=0.0)
 
     def _times(self, factor):
@@ -164,7 +164,7 @@ class GraphOracle:
         return 1 + max(np.linalg.norm(half), self.scale())
 
     def rest(self):
-        """Value at w of the rest, the part of h that is not smooth."""
+        """Value at w of the rest, the part of h that is left to the prox."""
         return 0.0
 
     def prox(self, v, t, out):

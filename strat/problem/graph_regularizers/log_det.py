@@ -90,7 +90,7 @@ class LogDet(GraphRegularizer):
     lambda1 : float, >= 0
         Weight of the log-determinant, which keeps the graph connected.
     lambda2 : float, >= 0
-        Weight of the pull towards W0 and towards sparsity; > 0 where lambda1 > 0.
+        Weight of the pull towards W0 and towards sparsity; > 0 where lambda1 > 0 and Theta is fitted, too.
     eta : float, between 0 and 1
         Share of the l1 norm in that pull.
     mu : float, > 0
@@ -115,18 +115,18 @@ class LogDet(GraphRegularizer):
     def from_bayes(cls, n: int, c1: float, c2: float, mu: float) -> "LogDet":
         """Choose the constants of the MAP estimate under a Gaussian Markov random field prior.
 
-        The prior is Theta | W ~ N(0, (mu I + G(W))^-1) for each of the n numbers of a stratum, and W with density
+        The prior is Theta | W ~ N(0, (mu I + G(W))^-1) for each of the n parameters of a stratum, and W has a density
         proportional to exp(-c1/2 ||W||_F^2 - c2 ||W||_1), W >= 0; the prior graph W0 must be zero. The ridge
         (mu/2) ||theta_k||^2 that belongs to this prior is not part of h: add it to the model's regularizer.
 
         Parameters
         ----------
         n : int
-            Numbers in a stratum.
+            Number of parameters of a stratum.
         c1, c2 : float, >= 0, not both zero
             Rates of the prior of W.
         mu : float, > 0
-            Precision added to the graph's.
+            Precision added to that of the graph.
 
         Returns
         -------

@@ -8,7 +8,7 @@ from strat.problem.graph_regularizers.dual_newton import DegreeDual
 
 DIRECT = 1e-5  # least lambda1 lambda2 / nu^2 for which one dual solve gives the weights to full accuracy
 OUTER = 60  # most proximal steps otherwise
-ACCURATE = 1e-11  # relative stationarity at which they end
+ACCURATE = 1e-11  # relative stationarity at which the proximal steps end
 
 
 class LogDiagonalOracle(GraphOracle):
