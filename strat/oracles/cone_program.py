@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from strat.errors import NoOracleError
 from strat.oracles.centring import COLLINEAR, Centring, deviations, free_parameters, moved, split
 from strat.oracles.clock import OutOfTime
-from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
+from strat.oracles.cones import ACCEPTED, LARGEST_GAP, cones_of, gap_of, solved, usable
 
 #: Accuracies of objective and constraints, relative and absolute, that are asked for in order, the later ones with shorter
 #: steps, which second-order cones need where a constraint is active with a zero multiplier.
@@ -21,7 +21,6 @@ FAR = 1e-6  # constraints further off than 1 / FAR, in units of the solution wit
 #: Most refinements (each solves for the distance from the solution so far), smallest and largest unit of that distance, and the
 #: distance in theta after which refinement ends: the error left is a hundredth of it or less.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-7
-LARGEST_GAP = 1e-3  # a refinement with a larger gap, in its own units, is discarded
 #: Roots of curvatures below this share of a coefficient, as of a weak penalty with columns far from 0, set no scale for theta.
 FLAT = 1e-4
 WIDE = 1e-4  # relative gap above which a centred program is solved again without centring

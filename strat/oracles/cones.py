@@ -88,6 +88,7 @@ class Cones:
 
 
 ACCEPTED = 1e-7  # the accuracy that is accepted where rounding error stops progress
+LARGEST_GAP = 1e-3  # a solution with a larger gap, relative to the objective, is discarded
 #: Numbers of entries of the objective's matrix, per row and in all, above which its factors are dense and large.
 DENSE, LARGE = 20, 60_000
 
@@ -141,4 +142,5 @@ def usable(solution, accepted):
     if status in ("Solved", "AlmostSolved"):
         return True
     exact = max(solution.r_prim, solution.r_dual) <= accepted
+    exact = exact and gap_of(solution) <= LARGEST_GAP * (1 + abs(solution.obj_val))
     return status in ("InsufficientProgress", "MaxIterations", "NumericalError") and exact
