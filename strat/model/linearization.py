@@ -117,6 +117,7 @@ class Linearization:
         self.hessian = ReducedHessian(self._newton, blocks, free)
         return step
 
+    @np.errstate(all="ignore")
     def _polish(self, step):
         """Newton steps, each shortened until the residual falls; `step` is the prox-gradient step at theta."""
         for _ in range(NEWTON):
