@@ -8,13 +8,13 @@ from os import PathLike
 import networkx as nx
 
 from strat.compiler.base_model import BaseModel
-from strat.errors import DataWarning, OptionError, type_name
-from strat.graphs.prior_graph import PriorGraph
+from strat.errors import DataWarning, OptionError, StratError, type_name
+from strat.graphs.prior_graph import PriorGraph, node_labels
 from strat.model.baselines import common
 from strat.model.estimator import StratifiedModel
-from strat.model.saving import META, check_file, read_component, read_labels, read_weights
+from strat.model.saving import ENTRIES, FORMAT, read_component, read_weights
 from strat.problem.graph_regularizers import GraphRegularizer
-from strat.records.archive import as_path, read_archive
+from strat.records.archive import as_path, decoded, read_archive
 from strat.records.tables import Shown
 from strat.solvers import Result, Solver
 
@@ -58,8 +58,8 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
     Raises
     ------
     OptionError
-        If the file is not a saved model, is damaged or has entries that only a later version knows; if ``base`` has other
-        variables; or if the graph regularizer or solver is not one of strat's own.
+        If the file is not a saved model, is damaged or has the format of a later version; if ``base`` has other variables; or
+        if the graph regularizer or solver is not one of strat's own.
 
     Examples
     --------
@@ -75,38 +75,38 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
     path = as_path(path, "path")
     try:
         arrays = read_archive(path, legacy=True)
-        meta = json.loads(str(arrays.pop("meta", "null")))
-        check_file(arrays, meta)
-    except (ValueError, RecursionError) as error:
+        meta = json.loads(str(arrays.pop("meta")))
+        if lacking := ENTRIES - meta.keys():
+            raise ValueError(f"it has no entry {min(lacking)!r}")
+        if meta["format"] != FORMAT:
+            raise ValueError(f"it has format {meta['format']!r}, and this version reads format {FORMAT}")
+        strata = _labels(meta["strata"])
+        shapes = {name: tuple(shape) for name, shape in meta["variables"].items()}
+        theta = {name: arrays[f"theta/{name}"].reshape(len(strata), *shape) for name, shape in shapes.items()}
+        fitted = theta, read_weights(arrays, len(strata)), strata, Result(**meta["result"])
+        graph = meta.get("graph") and _graph(arrays, meta)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, StratError) as error:
+        why = f"it has no entry {error}" if isinstance(error, KeyError) else error
         raise OptionError(
-            f"{path} is not a model saved by this version of strat: {error}. If a later version wrote it, load it with that "
+            f"{path} is not a model saved by this version of strat: {why}. If a later version wrote it, load it with that "
             f"one; otherwise take another copy of the file, or fit and save the model again."
         ) from error
-    meta = dict.fromkeys(name.rstrip("?") for name in META) | meta
-    strata = read_labels(meta, "strata")
-    theta = {name: arrays[f"theta/{name}"] for name in meta["variables"]}
-    fitted = theta, read_weights(arrays, len(strata)), strata, Result(**meta["result"])
     if base is None:
         return SavedFit(*fitted, meta["declaration"])
     if not isinstance(base, BaseModel):
         raise OptionError(f"base must be a BaseModel, not {type_name(base)}.")
-    shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
-    if shapes != meta["variables"]:
-        known = f"{path} was fitted with the variables {meta['variables']}"
-        raise OptionError(f"{known}, but base has {shapes}; give the declaration that was fitted.")
+    if shapes != base.layout.shapes:
+        known = f"{path} was fitted with the variables {shapes}"
+        raise OptionError(
+            f"{known}, but base has {base.layout.shapes}; give the declaration that was fitted."
+        )
     if _anonymous(base) != _anonymous(meta["declaration"]):
         DataWarning.warn(
             f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "
             f"strat.load(path).declaration shows what was fitted."
         )
-    graph = None
-    if meta["graph"] is not None:
-        i, j, e, weight, factor = (arrays[f"graph/{name}"] for name in ("i", "j", "edge", "weight", "factor"))
-        names = [None if f < 0 else meta["factors"][f] for f in factor]
-        prior = PriorGraph.from_terms(read_labels(meta, "graph"), i[e], j[e], weight, names)
-        graph = nx.Graph(prior.to_networkx())
-    options = dict(meta["options"], strata=meta["strata_columns"], edges=meta["edges"] or "all")
-    options["solver"] = meta["solver"] and read_component(meta["solver"], Solver, path)
+    options = dict(meta["options"], strata=meta.get("strata_columns"), edges=meta.get("edges") or "all")
+    options["solver"] = meta.get("solver") and read_component(meta["solver"], Solver, path)
     if meta["class"] == "CommonModel":
         model = common(base, graph, meta["regularizer_weight"], **options)
     else:
@@ -124,6 +124,17 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
         return model.set_params(**own)
     except OptionError as error:
         raise OptionError(f"{path} does not fit base: {error}") from error
+
+
+def _labels(entries):
+    return node_labels([decoded(entry) for entry in entries])
+
+
+def _graph(arrays, meta):
+    """The graph of the model, as a networkx.Graph."""
+    i, j, e, weight, factor = (arrays[f"graph/{name}"] for name in ("i", "j", "edge", "weight", "factor"))
+    names = [None if f < 0 else meta["factors"][f] for f in factor]
+    return nx.Graph(PriorGraph.from_terms(_labels(meta["graph"]), i[e], j[e], weight, names).to_networkx())
 
 
 def _anonymous(declaration):
