@@ -24,6 +24,7 @@ from scipy.sparse.linalg import splu
 
 from strat.errors import ConvergenceWarning, NoOracleError
 from strat.oracles.base import hessian_blocks
+from strat.oracles.centring import deviations
 from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.units import Units
@@ -37,6 +38,7 @@ LOOSE = 1e-8  # relative residual that deserves a warning
 RIDGE = 1e-14  # relative; keeps solutions finite in strata where the Hessian is singular
 #: Pivots of a matrix with unit diagonal: rounding error up to SINGULAR, certainly positive above DEFINITE.
 SINGULAR, DEFINITE = 1e-12, 1e-8
+STRONG = 1e4  # degrees over curvatures above which variances are computed in differences of strata
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
 
 
@@ -183,6 +185,19 @@ class ReducedHessian:
         """A, sparse, (M, M)."""
         A = self.basis.T @ (block_diagonal(self._curved) + self._laplacians.matrix()) @ self.basis
         return sp.csr_array((A + A.T) / 2)
+
+    def deviations(self):
+        """(B, Bᵀ A B) for B = Q G, theta = G s: s holds one stratum of each connected part, and the others' differences from it.
+
+        Strong edges, which act on the differences alone, then hide nothing. Without them, or with fixed directions, G = I.
+        """
+        curved = np.einsum("kaa->ka", self._curved).mean(axis=0)
+        if not (self.free.all and np.any(self._laplacians.degrees.mean(axis=0) > STRONG * curved)):
+            return self.basis, self.matrix
+        L = self._laplacians.matrix()
+        G, D = deviations(L, np.ones(self._laplacians.n, dtype=bool))
+        A = G.T @ block_diagonal(self._curved) @ G + D @ L @ D
+        return G, sp.csr_array((A + A.T) / 2)
 
     def solve(self, b, tolerance=ACCURATE, warn=True):
         """Q A⁻¹ Qᵀ b for b (K, n) or (m, K, n), with warnings where A is singular or the residual large."""

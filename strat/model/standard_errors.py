@@ -99,14 +99,16 @@ def _covariances(model, dispersion, what):
     linearization = Linearization(fitted.problem(), fitted.theta, fitted.w, polish=False)
     hessian, units = linearization.hessian, linearization.units
     K, n = fitted.theta.shape
-    Q = hessian.basis
+    Q, A = hessian.deviations()
     same_stratum = sp.coo_array(abs(Q).T @ block_diagonal(np.ones((K, n, n))) @ abs(Q))
     rows, columns = (index.astype(np.intp) for index in same_stratum.coords)
-    entries, unbounded = _inverse(hessian.matrix, rows, columns)
+    entries, unbounded = _inverse(A, rows, columns)
     C = np.zeros((K, n, n))
     covariance = sp.coo_array(Q @ sp.csr_array((entries, (rows, columns)), shape=(Q.shape[1],) * 2) @ Q.T)
     row, column = covariance.coords
-    C[row // n, row % n, column % n] = dispersion / units.worth * covariance.data
+    own = row // n == column // n
+    row, column = row[own], column[own]
+    C[row // n, row % n, column % n] = dispersion / units.worth * covariance.data[own]
     C *= np.multiply.outer(units.unit, units.unit)
     free, infinite = ((abs(Q) @ some).reshape(K, n) > 0 for some in (np.ones(Q.shape[1]), unbounded))
     infinite |= model._running
