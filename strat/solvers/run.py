@@ -167,7 +167,8 @@ class Run:
         algorithm, loss, ways = self.algorithm, self.problem.loss, ()
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
         given, unsure = not self.problem.learned, algorithm.slow or doubled
-        late = doubled and given and self.iteration > 2 * SLOW and self.way in (None, "model")
+        often = 0 if hasattr(algorithm, "program") else SLOW  # steps of cone programs are expensive
+        late = doubled and given and self.iteration > often and self.way in (None, "model")
         if algorithm.stalled or (late and not any(part.kinked_rows for part in getattr(loss, "parts", ()))):
             ways = ("model", "records")
         elif algorithm.apart > APART * self.problem.learned and self.way is None:
