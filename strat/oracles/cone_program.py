@@ -44,17 +44,22 @@ class Solution:
 class ConeProgram:
     """argmin over theta (K, n): Σ_k ½ theta_kᵀ H_k theta_k + g_kᵀ theta_k + ½ ⟨theta, L theta⟩ + Σ_i f_i(theta of i's stratum).
 
-    `functions` are Cones, `laplacian` is L, sparse (K n, K n) or None, which may be replaced between solutions, and `what` says
-    what is solved, for messages. `flat` is 0 where the curvatures H alone set the scale of theta.
+    `functions` are Cones, and `what` says what is solved, for messages. `flat` is 0 where the curvatures H alone set the scale of
+    theta. L is 0 until `set_graph`, which may be called again between solutions.
     """
 
-    def __init__(self, K, n, functions, laplacian=None, what="the cone program", flat=FLAT):
-        self.K, self.n, self.functions, self.laplacian, self.what = K, n, functions, laplacian, what
-        self.flat = flat
+    def __init__(self, K, n, functions, what="the cone program", flat=FLAT):
+        self.K, self.n, self.functions, self.what, self.flat = K, n, functions, what, flat
+        self.laplacian = self.hub = None
         self.strata = [np.arange(K) if f.strata is None else f.strata for f in functions]
         unknowns = [len(own) * (f.size - n) for f, own in zip(functions, self.strata, strict=True)]
         self.first = K * n + np.concatenate([[0], np.cumsum(unknowns)]).astype(int)
         self.size = int(self.first[-1])
+
+    def set_graph(self, laplacians):
+        """Take the Laplacians of a graph for L: as a sparse matrix, or those of equal weights on all pairs by their `hub`."""
+        self.hub = laplacians.hub if laplacians.any else None
+        self.laplacian = laplacians.matrix() if laplacians.any and self.hub is None else None
 
     def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0, restricted=True):
         """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
@@ -97,8 +102,18 @@ class ConeProgram:
             edges = sp.triu(rest, format="coo")
             P = P + sp.csc_array((edges.data, edges.coords), shape=P.shape)
         P, q = _scaled(P, unit, unit), q * unit
+        differences = None if differences is None else differences @ C[theta]
+        if self.hub is not None:  # with unknowns m
+            root, T = sp.diags_array(np.sqrt(self.hub)), np.eye(self.n) if centring is None else centring.T
+            from_m = sp.kron(np.ones((self.K, 1)), -root @ T)
+            differences = sp.hstack([sp.kron(sp.eye_array(self.K), root) @ C[theta], from_m])
+            P, A = (
+                sp.block_diag([P, sp.csc_array(T.shape)], "csc"),
+                sp.hstack([A, sp.csc_array((len(b), self.n))], "csc"),
+            )
+            q, unit = np.append(q, np.zeros(self.n)), np.append(unit, unit[: self.n])
         if differences is not None:
-            P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences @ C[theta])
+            P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences)
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size, steep = max(slope, FAR * offset), None
         if not slope or (H is None and offset):  # of most records, not of distant bounds or large weights

@@ -91,6 +91,15 @@ class Laplacians:
             first += count * len(alike)
         return out
 
+    @cached_property
+    def hub(self):
+        """h (n,) where all pairs have one weight: ½ Σ_c theta_c · G_c theta_c is the least ½ Σ_kc h_c (theta_kc − m_c)² over m.
+
+        None for other graphs.
+        """
+        uniform = self.alike and self.edges.uniform(self.w)
+        return self.edges.K * self.w[0] * self.couple if uniform else None
+
     def solver(self, c, shift):
         """Function b -> (G_c + diag(shift))^-1 b for b (K, m); None where G_c is 0."""
         v, p = self.graph(c)

@@ -91,7 +91,7 @@ class ConeNewton(Algorithm):
             functions = self.regularizer if self.smooth else self.regularizer + problem.loss.cones()
             program = ConeProgram(problem.K, problem.n, functions, what="the fit's cone program")
         self.program = program
-        program.laplacian = self.x.laplacians.matrix() if self.x.degrees.any() else None
+        program.set_graph(self.x.laplacians)
         self.z = self.new_point()
         self.damping, self.left = RIDGE, None
         self.restricted = getattr(problem.regularizer.prox, "restricted", True)
