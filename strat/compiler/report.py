@@ -6,7 +6,7 @@ from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
 from strat.compiler.verify import random_records
 from strat.compiler.walk import DATA, Leaf, Product, Value
-from strat.rules import short, text
+from strat.rules import atoms, short, text
 
 
 def prox_line(program, prox=True):
@@ -44,7 +44,8 @@ def piece_rows(program):
         smooth = first_kink(binder, [node]) is None
         oracles = ["value", *["gradient"] * smooth, *["hvp"] * (smooth and node.rule.curved), "prox"]
         weight = weights.pop() if len(weights) == 1 else "by row"
-        rows.append((weight, text(node.expression, 46), node.rule.name, argument, " ".join(oracles)))
+        minus = "-" * isinstance(node.expression, (atoms.min, atoms.minimum))  # these are read as maxima
+        rows.append((weight, minus + text(node.expression, 46), node.rule.name, argument, " ".join(oracles)))
     linear = [symbols.nodes[o].name for o in np.unique(symbols.owner(form.column[binder.kinds(form)[0]]))]
     if linear:
         what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"

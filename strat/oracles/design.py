@@ -1,7 +1,8 @@
 """Records sorted by stratum, and affine maps of the variables bound to them: u = A theta, and its transpose.
 
 Rows live either on strata (no record data in the map: one constant matrix serves all) or on records.
-``gram(weights)`` is Σ weights_ir a_ir a_irᵀ over each stratum's rows, (K, n, n), for designs that are ``dense``.
+``gram(weights)`` is Σ weights_ir a_ir a_irᵀ over each stratum's rows, (K, n, n), for designs that are ``dense`` or have few
+columns.
 """
 
 from functools import cached_property
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from strat.oracles import kernels
 
 SMALL = 24  # columns up to which a loop over the records is faster than a product for each stratum
+FEW = 64  # columns up to which sparse records have Gram matrices
 
 
 class Segments:
@@ -42,12 +44,23 @@ class Segments:
 
     def gram(self, a, weight):
         """Σ weight_i a_i a_iᵀ over each stratum's records: (N, p) and (N,) to (K, p, p)."""
+        if sp.issparse(a):
+            return self._sparse_gram(sp.csr_array(a), weight)
         if kernels.compiled and a.size and a.shape[1] <= SMALL:
             return kernels.compiled.grams(kernels.of_floats(a), self.index, weight, self.K)
         out = np.zeros((self.K, a.shape[1], a.shape[1]))
         for k, start in zip(self.filled, self._starts, strict=True):
             own = slice(start, start + self.counts[k])
             out[k] = (a[own] * weight[own, None]).T @ a[own]
+        return out
+
+    def _sparse_gram(self, a, weight):
+        p, out = a.shape[1], np.zeros((self.K, a.shape[1], a.shape[1]))
+        stratum = self.index.repeat(np.diff(a.indptr))
+        rows = sp.csr_array((a.data, stratum * p + a.indices, a.indptr), shape=(self.N, self.K * p))
+        grams = sp.coo_array(rows.T @ (sp.diags_array(weight) @ rows))
+        i, j = grams.coords
+        out[i // p, i % p, j % p] = grams.data
         return out
 
 
@@ -107,9 +120,11 @@ class SharedDesign(Design):
     def __init__(self, coefficients, columns, segments, n):
         self.segments, self.n = segments, n
         self.coefficients, self.columns = coefficients, columns
-        self.dense = not sp.issparse(coefficients)
         self.m, self.p = columns.shape
-        one = self.dense and self.m == 1 and coefficients.size  # whether a record has one row
+        self.dense = not sp.issparse(coefficients) or self.p <= FEW
+        one = (
+            not sp.issparse(coefficients) and self.m == 1 and coefficients.size
+        )  # whether a record has one row
         self._rows = np.require(coefficients, float, "C") if one else None  # as the compiled loops take them
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat

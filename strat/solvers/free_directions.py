@@ -12,6 +12,7 @@ from strat.oracles.prox_base import BlockProx
 
 STEP, SHORT = 1e-5, 1e-8  # relative steps of the differences, and near a kink
 JUMP = 1e-3  # one-sided slopes that differ by more than this indicate a kink
+NOISE = 1e-7  # rounding error of J, with short steps: slopes this near to 1 are 1, as division by t would magnify it
 FREE = 1e-6  # a direction with a smaller slope does not move
 
 
@@ -115,7 +116,7 @@ def _differences(prox, v, t, step, position, mates):
 
 def _spectrum(s, t):
     """Which directions are free, from the eigenvalues s of J, and their curvature (1/s - 1)/t, 0 elsewhere, (K, n)."""
-    s = np.where(np.abs(s - 1) < 1e-9, 1.0, np.clip(s, 0.0, 1.0))
+    s = np.where(np.abs(s - 1) < NOISE, 1.0, np.clip(s, 0.0, 1.0))
     with np.errstate(divide="ignore"):
         return s > FREE, np.where(s > FREE, (1 / s - 1) / t[:, None], 0.0)
 
@@ -131,6 +132,6 @@ def _by_coordinates(J, t):
         return unknown
     if not np.abs(inverse).max() < 0.01 / FREE:
         return unknown
-    bend = np.where(both, inverse - identity, 0.0)
-    bend[np.abs(bend) < 1e-7] = 0.0
+    s, U = np.linalg.eigh(np.where(both, inverse - identity, 0.0))
+    bend = (U * np.where(s > NOISE, s, 0.0)[:, None, :]) @ U.swapaxes(1, 2)
     return free, bend / t[:, None, None] if bend.any() else np.zeros(J.shape[:2])
