@@ -149,7 +149,8 @@ def _entries(tensor, m, numbers):
     full = sp.csr_array((tensor.data, tensor.indices, starts), (len(flat), last + 1))
     values = full @ (numbers if np.any(tensor.indices < last) else numbers[:, :1])
     column, row = np.divmod(flat, m)
-    return row, column, np.asarray(values).T
+    some = values.any(axis=1)  # an affine part has a Parameter for each parameter in each of its entries
+    return row[some], column[some], np.asarray(values)[some].T
 
 
 class _Template:
