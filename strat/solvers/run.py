@@ -134,7 +134,7 @@ class Run:
         status, small, last = None, self._converged(residual), self.iteration >= solver.max_iter
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
-        elif (small or algorithm.stalled) and not last and self.units.outgrown(algorithm.x):
+        elif (small or algorithm.stalled) and not last and self._outgrown(point[0]):
             self._change_units(*point)
         elif small and not self._hidden():
             status = "converged"
@@ -197,8 +197,12 @@ class Run:
         self.algorithm.extra_factorizations += work
         self.way = way
 
+    def _outgrown(self, theta):
+        """Whether the loss is far from that at the start, as after a start next to a pole, and other units suit it."""
+        return self.units.outgrown(self.algorithm.x) and self.units.worth != Units(self.problem, theta, True).worth
+
     def _change_units(self, theta, w):
-        """Continue in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
+        """Continue in the units of a point where the present ones are outgrown."""
         work, self.moved_to = self.algorithm.factorizations, theta
         self.units = Units(self.problem, theta, fitted=True)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)

@@ -39,7 +39,7 @@ class Units:
             self.unit = 2.0 ** np.round(np.log2(1 / (sizes if self.by_cones else tied)))
         loss = self._loss(theta)
         # A tiny loss may be that of a perfect fit, a huge one that of a start far from the optimum.
-        if not LOSSES[0] <= loss <= LOSSES[1]:
+        if not (fitted or LOSSES[0] <= loss <= LOSSES[1]):
             at_zero = self._loss(np.zeros(theta.shape))
             sizes = [size for size in (loss, at_zero) if size < np.inf] or [0.0]
             loss = max(sizes) if loss < LOSSES[0] else min(sizes)
@@ -56,9 +56,9 @@ class Units:
             self.problem = JointProblem(loss, r, h, problem.edges, problem.w0, couple, problem.outside)
 
     def outgrown(self, x):
-        """Whether the loss at a point is hidden by these units, far below that at the start, but not mere rounding error."""
+        """Whether the loss at a point is far above these units, or hidden by them and yet not mere rounding error."""
         if self.worth <= 1 or not abs(x.loss) < LOSSES[0]:
-            return False
+            return LOSSES[1] < abs(x.loss) < np.inf
         theta = self.outside(x.theta)
         near = theta + PERFECT * theta * np.random.default_rng(0).standard_normal(theta.shape)
         return abs(self._loss(near) - self._loss(theta)) < self._loss(theta)
