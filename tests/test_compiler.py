@@ -319,6 +319,8 @@ def test_sparse_records_are_dense_ones(kind, loss):
     one, other = sparse.gradient(point), dense.gradient(point)
     for key in point:
         np.testing.assert_allclose(one[key], other[key], rtol=1e-11, atol=1e-12)
+    blocks = [hessian_blocks(oracle.flat, oracle.program.layout.pack(point)) for oracle in (sparse, dense)]
+    np.testing.assert_allclose(*blocks, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("spelling", [cp.square, lambda e: cp.logistic(-y * e)])

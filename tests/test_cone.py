@@ -271,3 +271,17 @@ def test_constraints_that_are_held_without_force_in_strata_without_records(seed)
     found = strat.lrsm(base, strat.graphs.path(3)).fit(X, Y, strata=z).result_
     exact = strat.lrsm(base, strat.graphs.path(3), solver=strat.ADMM(tol=1e-9)).fit(X, Y, strata=z).result_
     assert found.status == "converged" and found.objective == pytest.approx(exact.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "loss", [cp.huber(y - x @ w - b), cp.pos(y - x @ w - b), cp.power(cp.abs(y - x @ w), 1.5)]
+)
+@pytest.mark.parametrize("weight", [1e-3, 1e6])
+def test_complete_graphs_of_few_records(loss, weight):
+    base = strat.BaseModel(loss, 0.1 * cp.norm1(cp.diff(w)) + cp.norm(w), [cp.sum(w) <= 1], data=(x, y))
+    model = strat.lrsm(base, strat.graphs.complete(20, weight)).fit(
+        X[:45], 3 * Y[:45], strata=np.arange(45) % 20
+    )
+    assert model.result_.status == "converged"
+    best = model.to_cvxpy().solve(solver=cp.CLARABEL)
+    assert model.result_.objective == pytest.approx(best, rel=1e-6)

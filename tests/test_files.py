@@ -1,7 +1,6 @@
 """Files that were damaged, are foreign or of another fit, or cannot be written: the same answer, or an error that says why."""
 
 import json
-import multiprocessing
 import os
 import resource
 import stat
@@ -275,23 +274,6 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path):
     assert resumed.result_.history[:5] == whole.result_.history
     assert resumed.result_.iterations == 6
     assert path.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def write_often(path, number):
-    for _ in range(30):
-        write_archive(path, {"number": np.full(20_000, number)})
-
-
-def test_processes_that_write_one_file_do_not_disturb_one_another(tmp_path):
-    path, context = tmp_path / "fit.npz", multiprocessing.get_context("fork")
-    write_often(path, 0)
-    processes = [context.Process(target=write_often, args=(path, number)) for number in (1, 2, 3)]
-    for process in processes:
-        process.start()
-    while any(process.is_alive() for process in processes):
-        assert len(set(read_archive(path)["number"])) == 1
-    assert [process.exitcode for process in processes] == [0, 0, 0]
     assert list(tmp_path.iterdir()) == [path]
 
 

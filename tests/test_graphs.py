@@ -84,6 +84,10 @@ def test_product_is_the_kronecker_sum_with_flat_labels():
     A, B, C, eye = dense(a), dense(b), dense(c), np.eye
     expected = np.kron(np.kron(A, eye(3)), eye(3)) + np.kron(np.kron(eye(2), B), eye(3)) + np.kron(eye(6), C)
     assert np.array_equal(dense(product), expected)
+    assert list(graphs.grid(1, 3).edges(data="factor")) == [
+        ((0, 0), (0, 1), "factor2"),
+        ((0, 1), (0, 2), "factor2"),
+    ]
 
 
 def test_each_edge_of_a_product_remembers_its_factor():

@@ -268,3 +268,14 @@ def test_a_bound_that_exerts_no_force_is_named():
     model = strat.separate(base).fit(X, X[:, 0], strata=np.zeros(30))
     with pytest.warns(strat.DataWarning, match="mean nothing in 1 of 1 strata, where the fit touches"):
         strat.standard_errors(model)
+
+
+@pytest.mark.parametrize("weight", [1e7, 1e12])
+def test_strong_edges_in_raw_columns_leave_those_of_a_common_model(weight):
+    t, b, x, y = cp.Variable(name="t"), cp.Variable(name="b"), cp.Parameter(name="x"), cp.Parameter(name="y")
+    base, z = strat.BaseModel(cp.square(y - t * x - b) / 2, data=(x, y)), np.arange(60) % 6
+    X, Y = RNG.normal(2000, 10, 60), RNG.standard_normal(60)
+    models = strat.lrsm(base, strat.graphs.path(6, weight=weight)), strat.common(base)
+    found, expected = (strat.standard_errors(model.fit(X, Y, strata=z)) for model in models)
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=0.05 if weight < 1e8 else 1e-5)

@@ -303,6 +303,20 @@ def test_strata_without_records_balance_edges_and_regularizer_in_raw_units(loss)
     np.testing.assert_allclose(t[K:], np.linalg.solve(A, [t[K - 1], np.zeros(n)]), rtol=1e-4, atol=1e-11)
 
 
+@pytest.mark.parametrize("norm", [cp.norm_inf, lambda t: cp.norm(t, 3)])
+def test_derivatives_in_hyperparameters_of_raw_columns(norm):
+    t, lam = cp.Variable(3, name="t"), cp.Parameter(nonneg=True, name="lam", value=0.7)
+    x, y, raw = cp.Parameter(3, name="x"), cp.Parameter(name="y"), X * [15.0, 1.0, 0.01] + [150.0, 0.0, 0.0]
+    base = strat.BaseModel(cp.square(y - x @ t), lam * norm(t), data=(x, y))
+    model = strat.lrsm(base, strat.graphs.path(K), scale=3.0)
+    found = []
+    for value in (0.7, 0.7002, 0.6998):
+        model.set_params(base__lam=value).fit(raw, NOISY, strata=Z)
+        found.append(strat.hypergradient(model, (raw[:90], SIGNS[:90], Z[:90]), wrt=(lam,)))
+    slope = (found[1][0] - found[2][0]) / 4e-4
+    assert found[0][1]["lam"] == pytest.approx(slope, rel=1e-3)
+
+
 @pytest.mark.parametrize("regularizer", ["ridge", "l1", "box"])
 def test_derivatives_of_fits(regularizer):
     found = []
@@ -387,3 +401,26 @@ def test_powers_of_labels_far_from_zero():
     base = strat.BaseModel(cp.power(cp.abs(y - b), 4), data=(y,))
     far, near = (strat.separate(base).fit(level + X[:, 0], strata=Z).result_ for level in (1e5, 0.0))
     assert far.objective == pytest.approx(near.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-3])
+def test_labels_that_a_model_nearly_fits_take_few_steps(noise):
+    t, x, y = cp.Variable(n, name="t", nonneg=True), cp.Parameter(n, name="x"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.square(y - x @ t), 0.01 * cp.sum_squares(t), [cp.diff(t) >= 0], data=(x, y))
+    model = strat.lrsm(base, GRAPHS["path"]).fit(X, 1e3 * X @ [1, 2, 4] + noise * NOISY, strata=Z)
+    assert model.result_.status == "converged" and model.result_.iterations <= 10
+
+
+def test_counts_of_hundreds_of_millions():
+    counts = np.round(1e8 * np.exp(0.1 * X[:, 0]))
+    result = strat.lrsm(declared("poisson"), GRAPHS["path"]).fit(X, counts, strata=Z).result_
+    assert result.status == "converged"
+
+
+@pytest.mark.parametrize("scale", [1e8, 1e12])
+def test_strong_edges_beside_ties_of_parameters(scale):
+    t, x, y = cp.Variable(n, name="t"), cp.Parameter(n, name="x"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.logistic(-y * (x @ t)), 0, [cp.norm1(t) <= 0.8], data=(x, y))
+    result = strat.lrsm(base, GRAPHS["path"], scale=scale).fit(X, SIGNS, strata=Z).result_
+    common = strat.common(base).fit(X, SIGNS, strata=Z).result_
+    assert result.objective == pytest.approx(common.objective, rel=1e-6)
