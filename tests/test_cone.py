@@ -274,7 +274,7 @@ def test_constraints_that_are_held_without_force_in_strata_without_records(seed)
 
 
 @pytest.mark.parametrize(
-    "loss", [cp.huber(y - x @ w - b), cp.pos(y - x @ w - b), cp.power(cp.abs(y - x @ w), 1.5)]
+    "loss", [cp.huber(y - x @ w - b), cp.abs(y - x @ w - b), cp.power(cp.abs(y - x @ w), 1.5)]
 )
 @pytest.mark.parametrize("weight", [1e-3, 1e6])
 def test_complete_graphs_of_few_records(loss, weight):
