@@ -275,7 +275,7 @@ class Assembly:
 def _least_squares(form, weights):
     """Σ weights × (affine form)² over records, weights (N, m), as a quadratic per stratum; None where that does not pay."""
     design, segments = form.design, form.segments
-    known = design is not None and not form.inner and design.dense and design.m <= 64
+    known = design is not None and not form.inner and design.has_gram and design.m <= 64
     if not known or segments.K * design.n**2 > max(design.coefficients.size, segments.N):
         return None
     hessian = 2.0 * design.gram(weights)

@@ -43,7 +43,7 @@ def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method
         ``(*data, strata)``: records that took no part in the fit.
     wrt : sequence of {"W0", "scale"} or cvxpy.Parameter
         What to differentiate in: edge weights, the scales of the graph's factors, hyperparameters (or their names)
-        of the loss, the regularizer, the constraints or ``couple``.
+        of the loss, the regularizer, the constraints or ``couple``. Those of the loss change the validation loss, too.
     method : {"implicit", "cvxpy"}
         "cvxpy" solves and differentiates the problem with CVXPY and diffcp (an extra), as a check: much slower, less
         accurate, and in W0 on the graph's own edges only (nan elsewhere).

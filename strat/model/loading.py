@@ -96,10 +96,8 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
     if not isinstance(base, BaseModel):
         raise OptionError(f"base must be a BaseModel, not {type_name(base)}.")
     if shapes != base.layout.shapes:
-        known = f"{path} was fitted with the variables {shapes}"
-        raise OptionError(
-            f"{known}, but base has {base.layout.shapes}; give the declaration that was fitted."
-        )
+        known = f"{path} was fitted with the variables {shapes}, but base has {base.layout.shapes}"
+        raise OptionError(f"{known}; give the declaration that was fitted.")
     if _anonymous(base) != _anonymous(meta["declaration"]):
         DataWarning.warn(
             f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "

@@ -17,17 +17,8 @@ FORMAT = 1
 #: Arguments of a model that are stored as they are.
 OPTIONS = "scale", "n_starts", "warm_start", "random_state"
 #: Entries that every model file has.
-ENTRIES = {
-    "format",
-    "class",
-    "declaration",
-    "variables",
-    "strata",
-    "graph_regularizer",
-    "options",
-    "columns",
-    "result",
-}
+ENTRIES = {"format", "class", "declaration", "variables", "strata"}
+ENTRIES |= {"graph_regularizer", "options", "columns", "result"}
 
 
 def save(model, path):

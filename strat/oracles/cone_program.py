@@ -107,10 +107,8 @@ class ConeProgram:
             root, T = sp.diags_array(np.sqrt(self.hub)), np.eye(self.n) if centring is None else centring.T
             from_m = sp.kron(np.ones((self.K, 1)), -root @ T)
             differences = sp.hstack([sp.kron(sp.eye_array(self.K), root) @ C[theta], from_m])
-            P, A = (
-                sp.block_diag([P, sp.csc_array(T.shape)], "csc"),
-                sp.hstack([A, sp.csc_array((len(b), self.n))], "csc"),
-            )
+            P = sp.block_diag([P, sp.csc_array(T.shape)], format="csc")
+            A = sp.hstack([A, sp.csc_array((len(b), self.n))], format="csc")
             q, unit = np.append(q, np.zeros(self.n)), np.append(unit, unit[: self.n])
         if differences is not None:
             P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences)

@@ -1,8 +1,8 @@
 """Records sorted by stratum, and affine maps of the variables bound to them: u = A theta, and its transpose.
 
 Rows live either on strata (no record data in the map: one constant matrix serves all) or on records.
-``gram(weights)`` is Σ weights_ir a_ir a_irᵀ over each stratum's rows, (K, n, n), for designs that are ``dense`` or have few
-columns.
+``gram(weights)`` is Σ weights_ir a_ir a_irᵀ over each stratum's rows, (K, n, n), for designs with ``has_gram``: dense
+ones, and sparse ones of few columns.
 """
 
 from functools import cached_property
@@ -86,7 +86,7 @@ class Design:
 class ConstantDesign(Design):
     """The same map for every stratum: u_k = C theta_k, rows on strata; with `segments`, on records, u_i = C theta_{z_i}."""
 
-    dense = True
+    has_gram = True
 
     def __init__(self, row, column, scale, m, n, segments=None):
         self.m, self.n, self.segments, self.on_records = m, n, segments, segments is not None
@@ -121,10 +121,9 @@ class SharedDesign(Design):
         self.segments, self.n = segments, n
         self.coefficients, self.columns = coefficients, columns
         self.m, self.p = columns.shape
-        self.dense = not sp.issparse(coefficients) or self.p <= FEW
-        one = (
-            not sp.issparse(coefficients) and self.m == 1 and coefficients.size
-        )  # whether a record has one row
+        sparse = sp.issparse(coefficients)
+        self.has_gram = not sparse or self.p <= FEW
+        one = not sparse and self.m == 1 and coefficients.size  # whether a record has one row
         self._rows = np.require(coefficients, float, "C") if one else None  # as the compiled loops take them
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
@@ -186,7 +185,7 @@ class RowDesign(Design):
     def __init__(self, coefficients, row, column, m, segments, n):
         self.segments, self.m, self.n = segments, m, n
         self.coefficients, self.row, self.columns = coefficients, row, column
-        self.dense = not sp.issparse(coefficients)
+        self.has_gram = not sp.issparse(coefficients)
         N, K = segments.N, segments.K
         coo = sp.coo_array(coefficients)
         (record, term), data = coo.coords, coo.data

@@ -35,7 +35,7 @@ class KinkedRows:
     def of(cls, rule, form, weight):
         """The rows of Σ weight × an atom at a BoundForm, or None where that is no such sum."""
         kinks, design = getattr(rule, "kinks_apart", None), form.design
-        if kinks is None or design is None or form.inner or not design.dense or not form.on_records:
+        if kinks is None or design is None or form.inner or not design.has_gram or not form.on_records:
             return None
         if not ((weight > 0) & np.isfinite(weight)).all():
             return None

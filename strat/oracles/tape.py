@@ -94,11 +94,11 @@ class BoundNode:
 
     @property
     def single(self):
-        """The only varying argument, if an affine form with dense coefficients and the atom's Hessian is cheap; else None."""
+        """The only varying argument, if an affine form with Gram matrices and the atom's Hessian is cheap; else None."""
         if len(self.varying) != 1 or not (self.rule.separable or hasattr(self.rule, "pair_curvature")):
             return None
         form = self.forms[self.varying[0]]
-        known = form.design is not None and form.design.dense and not form.inner
+        known = form.design is not None and form.design.has_gram and not form.inner
         return form if known and (self.rule.separable or hasattr(form.design, "pairs")) else None
 
     @property
@@ -179,7 +179,7 @@ class Tape(Oracle):
         for node in self.nodes:
             ends = {i: low for i, (low, _) in node.rule.intervals.items()} | dict.fromkeys(node.rule.definite)
             forms = [(node.forms[i], ends[i]) for i in node.varying if i in ends]
-            found += [(form, low) for form, low in forms if not form.inner and form.design.dense]
+            found += [(form, low) for form, low in forms if not form.inner and form.design.has_gram]
         return found
 
     def run(self, theta):

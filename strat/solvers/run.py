@@ -199,7 +199,8 @@ class Run:
 
     def _outgrown(self, theta):
         """Whether the loss is far from that at the start, as after a start next to a pole, and other units suit it."""
-        return self.units.outgrown(self.algorithm.x) and self.units.worth != Units(self.problem, theta, True).worth
+        units = self.units
+        return units.outgrown(self.algorithm.x) and units.worth != Units(self.problem, theta, True).worth
 
     def _change_units(self, theta, w):
         """Continue in the units of a point where the present ones are outgrown."""
