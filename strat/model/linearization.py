@@ -116,6 +116,7 @@ class Linearization:
         self._t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
         step = self._prox_step()
         free = FreeDirections.of(self._problem.regularizer.prox, self._argument, self._t)
+        free.settle()
         self.hessian = ReducedHessian(self._newton, blocks, free)
         return step
 

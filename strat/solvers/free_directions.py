@@ -27,7 +27,7 @@ class FreeDirections:
 
     def __init__(self, mask, curvature):
         self.mask, self.curvature, self.kinks = mask, curvature, np.zeros(len(curvature), dtype=bool)
-        self.all = mask is not None and bool(mask.all())
+        self.all, self.noise = mask is not None and bool(mask.all()), 0.0
 
     @classmethod
     def everywhere(cls, K, n, curvature=0.0):
@@ -46,8 +46,14 @@ class FreeDirections:
             free.vectors, (free.free, curvature) = U, _spectrum(s, t)
             free._matrix = (U * free.free[:, None, :]) @ U.swapaxes(1, 2)
             free.curvature = (U * curvature[:, None, :]) @ U.swapaxes(1, 2)
-        free.kinks = kinks
+        free.kinks, free.noise = kinks, NOISE / t[:, None]
         return free
+
+    def settle(self):
+        """Set curvatures to 0 that are negative or rounding error, which strong edges, and so short steps, make large."""
+        if self.curvature.ndim == 3:
+            s, U = np.linalg.eigh(self.curvature)
+            self.curvature = (U * np.where(s > self.noise, s, 0.0)[:, None, :]) @ U.swapaxes(1, 2)
 
     def project(self, x):
         """The free part of x (K, n)."""
@@ -132,6 +138,6 @@ def _by_coordinates(J, t):
         return unknown
     if not np.abs(inverse).max() < 0.01 / FREE:
         return unknown
-    s, U = np.linalg.eigh(np.where(both, inverse - identity, 0.0))
-    bend = (U * np.where(s > NOISE, s, 0.0)[:, None, :]) @ U.swapaxes(1, 2)
+    bend = np.where(both, inverse - identity, 0.0)
+    bend[np.abs(bend) < NOISE] = 0.0
     return free, bend / t[:, None, None] if bend.any() else np.zeros(J.shape[:2])

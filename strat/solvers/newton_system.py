@@ -88,6 +88,8 @@ class NewtonSystem:
         held = self.coupled and blocks is not None and free.all
         self.strong = held and bool(np.any(degrees.mean(axis=0) > STRONG * own.mean(axis=0)))
         self.strong = self.strong and self.laplacians.components.max() < MOST_APART
+        if self.strong:
+            free.settle()
         added = diagonal + (0.0 if self.strong else degrees)
         added *= share
         added += np.asarray(ridge)[..., None] + 1e-300
